@@ -44,4 +44,4 @@ def test_a_chromium_below_tmp_is_a_warning(tmp_path: Path) -> None:
     if not str(tmp_path).startswith("/tmp/"):  # noqa: S108
         pytest.skip("temporary files are elsewhere")
     check = browser.check_confinement(str(tmp_path / "chromium"))
-    assert (check.status, "use a Chromium that lies below /tmp" in check.found) == ("warn", True)
+    assert (check.status, "use a Chromium that is installed below /tmp" in check.found) == ("warn", True)

@@ -74,15 +74,15 @@ def test_only_css_is_a_selector(stage: Stage, selector: str) -> None:
 @pytest.mark.parametrize(
     "body, problem",
     [
-        ("<p>none</p>", "nothing on the page fits"),
-        ("<button class=b>1</button><button class=b>2</button>", "2 elements of the page fit"),
+        ("<p>none</p>", "no element of the page matches"),
+        ("<button class=b>1</button><button class=b>2</button>", "2 elements of the page match"),
         ("<button class=b style='display:none'>x</button>", "is not visible"),
         ("<button class=b style='visibility:hidden'>x</button>", "is not visible"),
         ("<button class=b style='opacity:0'>x</button>", "is not visible"),
         ("<button class=b disabled>x</button>", "is disabled"),
         ("<fieldset disabled><button class=b>x</button></fieldset>", "is disabled"),
-        ("<button class=b style='position:absolute;left:-900px'>x</button>", "cannot be brought"),
-        ("<button class=b style='width:0;height:0;padding:0;border:0'></button>", "cannot be brought"),
+        ("<button class=b style='position:absolute;left:-900px'>x</button>", "cannot be scrolled into view"),
+        ("<button class=b style='width:0;height:0;padding:0;border:0'></button>", "cannot be scrolled into view"),
         ("<button class=b>x</button><div id=lid style='position:fixed;inset:0;opacity:0'></div>", "covered by <div id"),
         ("<button class=b style='pointer-events:none'>x</button>", "is covered by"),
     ],
@@ -121,7 +121,7 @@ def test_a_button_that_comes_between_the_last_look_and_the_press_is_not_pressed(
         await down(mouse)
 
     monkeypatch.setattr(Mouse, "down", too_late)
-    with pytest.raises(EnvironmentFailureError, match=r"pressed once .* <button id=.pay.> came between"):
+    with pytest.raises(EnvironmentFailureError, match=r"pressed once .* <button id=.pay.> was in the way"):
         stage.run(stage.session.click(Element("#b")))
     stage.run(stage.session.wait_for_rest(SOON))
     assert [asked for asked in stage.site.asked if asked.method == "POST"] == []

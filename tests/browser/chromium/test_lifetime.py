@@ -239,7 +239,7 @@ def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path, t
         (Browser(executable="/nonexistent/chromium"), "", "is not a program that can be run"),
         (Browser(executable="/bin/false"), "", "did not start"),
         (Browser(user="no-such-user"), "/usr/bin", "is not a user of this machine"),
-        (Browser(user="root"), "/usr/bin", "is root, as whom no browser is run"),
+        (Browser(user="root"), "/usr/bin", "is root, and a browser must not run as root"),
     ],
 )
 def test_what_is_wrong_is_told(state: Path, config: Browser, search_path: str, problem: str) -> None:
@@ -260,6 +260,6 @@ def test_a_chromium_that_is_too_old_is_refused() -> None:
 
 def test_a_chromium_inside_of_what_is_hidden_is_told(state: Path) -> None:
     launch = Chromium.launch(Browser(), run_folder=state, hidden=[Path("/usr")], spki=SPKI)
-    with pytest.raises(EnvironmentFailureError, match="in which Chromium itself lies") as failed:
+    with pytest.raises(EnvironmentFailureError, match="in which Chromium itself is installed") as failed:
         asyncio.run(launch)
     assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE

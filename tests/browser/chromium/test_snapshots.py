@@ -83,7 +83,7 @@ def test_frames_are_part_of_it_and_their_elements_can_be_used(stage: Stage) -> N
 def test_a_selector_sees_neither_into_frames_nor_into_shadow_roots(stage: Stage) -> None:
     stage.show("<iframe srcdoc='<button id=x>In</button>'></iframe><div id=h></div>"
                "<script>h.attachShadow({mode:'open'}).innerHTML='<button id=x>Open</button>'</script>")  # fmt: skip
-    with pytest.raises(RefusedError, match="nothing on the page fits"):
+    with pytest.raises(RefusedError, match="no element of the page matches"):
         stage.run(stage.session.click(Element("#x")))
 
 
@@ -108,7 +108,7 @@ def test_a_frame_that_is_covered_or_turned_is_not_pressed(stage: Stage) -> None:
     stage.site.put("b.test/f", "<button>In</button>")
     for page, problem in (
         ("<iframe src=http://b.test/f></iframe><div style='position:fixed;inset:0'></div>", "covered"),
-        ("<iframe src=http://b.test/f style='transform:scale(0.5)'></iframe>", "scaled or turned"),
+        ("<iframe src=http://b.test/f style='transform:scale(0.5)'></iframe>", "scaled or rotated"),
     ):
         stage.show(page)
         ref = ref_of(stage.run(stage.session.snapshot()), "In")

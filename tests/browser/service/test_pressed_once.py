@@ -185,7 +185,7 @@ def test_a_document_that_goes_while_it_is_submitted_is_not_submitted_again(
     async def gone(found: FoundElement, method: str, argument: Any = None) -> Any:
         told = await call_on_element(found, method, argument)
         if method == "submit":
-            raise RefusedError(Reason.ELEMENT_MISSING, "the page changed while it was looked at")
+            raise RefusedError(Reason.ELEMENT_MISSING, "the page changed while Remit read it")
         return told
 
     monkeypatch.setattr(session, "call_on_element", gone)

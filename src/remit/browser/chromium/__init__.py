@@ -1,1 +1,1 @@
-"""Chromium itself: started where it can reach nothing but our listeners, and driven without believing the page."""
+"""Chromium itself: started so that it can reach only Remit's listeners, and controlled without trust in the page."""

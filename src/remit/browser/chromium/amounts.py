@@ -20,10 +20,10 @@ _CODES: Final = vocabulary(
 )
 
 MONEY: Final = "|".join(map(re.escape, [*sorted(_SYMBOLS, key=len, reverse=True), *sorted(_CODES)]))
-"""A pattern of every sign of a currency that is known here."""
+"""A pattern that matches every currency sign that Remit knows."""
 _GAP: Final = "[ \u00a0\u202f]"
 _NUMBER: Final = rf"\d{{1,12}}(?:(?:[.,'\u2019]|{_GAP}(?=\d{{3}}(?!\d)))\d{{1,3}}){{0,5}}"
-# Words of two elements may stand without a space between them ("12 EURBuy"), so a word may follow at once.
+# The texts of two elements may have no space between them ("12 EURBuy"), so a word may follow directly.
 _AMOUNT: Final = re.compile(
     rf"(?<![A-Z0-9$])(?P<before>{MONEY}){_GAP}?(?P<first>{_NUMBER})(?!\d)"
     rf"|(?<![\w.,])(?P<last>{_NUMBER}){_GAP}?(?P<after>{MONEY})"
@@ -31,7 +31,7 @@ _AMOUNT: Final = re.compile(
 
 
 def find_amounts(text: str, *, in_form: bool) -> list[PageAmount]:
-    """In the order of the text. `$` alone is read as USD and `¥` as JPY: a page need not say whose they are."""
+    """Return the amounts in the order of the text. `$` alone is read as USD and `¥` as JPY."""
     found = []
     for match in _AMOUNT.finditer(text):
         written = match["first"] or match["last"]
@@ -49,7 +49,7 @@ def currency_of(sign: str) -> str:
 
 
 def read_number(written: str) -> Decimal | None:
-    """1,234.56 and 1.234,56 alike: the last separator, if one or two digits follow, is that of the decimals."""
+    """Read both 1,234.56 and 1.234,56. The last separator is the decimal point if one or two digits follow it."""
     plain = re.sub(rf"{_GAP}|['\u2019]", "", written)
     separators = [character for character in plain if character in ".,"]
     whole, decimals = plain, ""

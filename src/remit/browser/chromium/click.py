@@ -1,4 +1,4 @@
-"""Where an element is on the screen, whether a press there would hit it, and the press itself."""
+"""The position of an element on the screen, the check whether a press there would hit it, and the press itself."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 _VERDICT_SECONDS: Final = 1.0
 _TRIES: Final = 4
 _PAUSE: Final = 0.05
-"""Between two looks, if something moves: about three frames of a display."""
+"""The pause between two inspections if the page moves: about three frames of a display."""
 
 
 class ClickPoint(NamedTuple):
@@ -26,19 +26,19 @@ class ClickPoint(NamedTuple):
 async def find_click_point(
     documents: Documents, found: FoundElement, element: Element, aim: dict[str, Any]
 ) -> ClickPoint:
-    """A point on the screen where a press hits the element, in every frame around it too.
+    """Find a point on the screen where a press hits the element, also through every frame around it.
 
-    Refused where something covers it, or it does not hold still.
+    Refuses if something covers the element, or if it does not hold still.
     """
     if found.document.parent_id is None:
         return await _to_click_point(documents, found, element, aim)
     try:
         previous = await _to_click_point(documents, found, element, aim)
     except RefusedError:
-        # It is in view in its frame; the frame may not be.
+        # The element is in view in its frame, but the frame may not be in view.
         await call_on_element(found, "scroll")
         previous = None
-    # A frame in another process scrolls when that process gets to it.
+    # A frame in another process scrolls later, when that process handles it.
     for attempt in range(_TRIES):
         await asyncio.sleep(_PAUSE)
         try:
@@ -54,7 +54,7 @@ async def find_click_point(
 
 
 async def find_outline(documents: Documents, found: FoundElement) -> Box:
-    """Its place on the screen, covered or not. Scrolls if it is not to be seen."""
+    """Return the element's place on the screen, even if it is covered. Scrolls if it is out of view."""
     if (await call_on_element(found, "aim")).get("outside"):
         await call_on_element(found, "scroll")
     box = await call_on_element(found, "box")
@@ -70,15 +70,15 @@ async def press(
     point: ClickPoint,
     on_press: Callable[[], None] = lambda: None,
 ) -> None:
-    """A real press of the mouse, once. Something else that is under it before it begins gets nothing.
+    """Press the mouse once, as a person would. If another element is at that point before the press, it gets nothing.
 
-    `on_press` is called right before the button goes down. Until then a RefusedError(ELEMENT_MISSING) says that the
-    page received nothing but a pointer that moved. After that the page may have received the press, and no error says
-    that the element is missing: none of them is a reason to press again.
+    `on_press` is called right before the button goes down. Before that, a RefusedError(ELEMENT_MISSING) means that the
+    page received only a pointer movement. After that, the page may have received the press. No error then says that
+    the element is missing, because no such error is a reason to press again.
     """
     async with within(CALL_SECONDS, f"click {element}"):
         await page.mouse.move(point.x, point.y)
-        # The page may have moved things because the pointer came: look again.
+        # The page may have moved the element because of the pointer, so it is located again.
         now = await _to_click_point(documents, found, element, await call_on_element(found, "guard"))
         verdict = asyncio.ensure_future(call_on_element(found, "verdict"))
         try:
@@ -92,7 +92,7 @@ async def press(
                 await call_on_element(found, "unguard")
             verdict_text: str = await verdict
         except RefusedError as gone:
-            # The document went while it was pressed, which only what is pressed there can do.
+            # The document was left during the press, which only the pressed element can cause.
             if gone.reason is not Reason.ELEMENT_MISSING or not verdict.done():
                 raise _uncertain_press_error(element, gone.what) from gone
             verdict_text = "hit"
@@ -100,14 +100,14 @@ async def press(
             verdict.cancel()
             await asyncio.gather(verdict, return_exceptions=True)
     if verdict_text != "hit":
-        raise _uncertain_press_error(element, f"{verdict_text.removeprefix('missed ')} came between")
+        raise _uncertain_press_error(element, f"{verdict_text.removeprefix('missed ')} was in the way")
 
 
 def _uncertain_press_error(element: Element, problem: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        f"the mouse was pressed once where {element} was, and it is not certain what received it: {problem}",
-        next_step="The press is not repeated. Take a snapshot to see what the page made of it.",
+        f"the mouse was pressed once at {element}, and it is not certain which element received it: {problem}",
+        next_step="Remit does not repeat the press. Take a snapshot to see the state of the page.",
     )
 
 
@@ -117,7 +117,7 @@ async def _to_click_point(
     if "covered" in aim:
         raise _missing_error(element, f"is covered by {aim['covered']}")
     if "point" not in aim:
-        raise _missing_error(element, "cannot be brought to where it is seen")
+        raise _missing_error(element, "cannot be scrolled into view")
     point = aim["point"]
     left, top = await _frame_offset(documents, found, point, element)
     box = aim["box"]
@@ -128,7 +128,9 @@ async def _to_click_point(
 async def _frame_offset(
     documents: Documents, found: FoundElement, point: dict[str, float] | None = None, element: Element | None = None
 ) -> tuple[float, float]:
-    """Of the element's frame on the screen. With a point: in each document around, a press there goes to the frame."""
+    """Return the offset of the element's frame on the screen. With a point, also check that a press there reaches the
+    frame in each document around it.
+    """
     if found.document.parent_id is None:
         return 0.0, 0.0
     left = top = 0.0
@@ -139,10 +141,10 @@ async def _frame_offset(
         left, top = left + edge["x"], top + edge["y"]
         if point is not None and element is not None:
             if not edge["straight"]:
-                raise _missing_error(element, "is in a frame that is scaled or turned")
+                raise _missing_error(element, "is in a frame that is scaled or rotated")
             point = {"x": point["x"] + edge["x"], "y": point["y"] + edge["y"]}
             if not await call_on_element(owner, "isAt", point):
-                raise _missing_error(element, "is in a frame that is covered there, or not in view")
+                raise _missing_error(element, "is in a frame that is covered or not in view")
         inner = owner.document
     return left, top
 
@@ -151,5 +153,5 @@ def _missing_error(element: Element, problem: str) -> RefusedError:
     return RefusedError(
         Reason.ELEMENT_MISSING,
         f"{element} {problem}",
-        next_step="Take a screenshot or a snapshot to see what is there, and name another element.",
+        next_step="Take a screenshot or a snapshot of the page, and name another element.",
     )

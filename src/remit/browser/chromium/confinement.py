@@ -1,4 +1,4 @@
-"""Whether Chromium can be confined on this machine, and in which words to say that it cannot."""
+"""The check whether Chromium can be confined on this machine, and the errors if it cannot."""
 
 import errno
 import json
@@ -15,12 +15,12 @@ _PROBE_SECONDS: Final = 5.0
 
 
 def raise_failure(message: bytes) -> None:
-    """What the launcher says that it could not do. Nothing said at all is a failure too."""
+    """Raise the failure that the launcher reported. An empty message is a failure too."""
     if not message:
         raise EnvironmentFailureError(
             Reason.SANDBOX_UNAVAILABLE,
             "the launcher of Chromium died",
-            next_step="Look at `remit doctor`, and try again.",
+            next_step="Run `remit doctor` to see the cause, then try again.",
         )
     failure = json.loads(message).get("failed")
     if failure is not None:
@@ -28,7 +28,9 @@ def raise_failure(message: bytes) -> None:
 
 
 def probe_confinement(executable: str, user: tuple[int, int] | None) -> bool:
-    """Raises why Chromium cannot be confined here. Else: whether its own sandbox needs no helper that runs as root."""
+    """Raise an error if Chromium cannot be confined here. Returns whether its own sandbox works without a helper that
+    runs as root.
+    """
     settings = {"confined": True, "executable": executable, "hidden": [], "user": user, "listeners": 1}
     try:
         done = subprocess.run(  # noqa: S603 - our own program, in our own interpreter
@@ -49,10 +51,10 @@ def probe_confinement(executable: str, user: tuple[int, int] | None) -> bool:
 
 def _confinement_error(what: str, code: int) -> EnvironmentFailureError:
     why = f": {os.strerror(code)}" if code else ""
-    advice = "Set browser.executable, browser.user or the rights of the files so that it can be done."
+    advice = "Change browser.executable, browser.user or the permissions of the files so that this is possible."
     if "namespace" in what or "uid_map" in what:
         advice = (
-            "Let this user make namespaces (sysctl user.max_user_namespaces; kernel.apparmor_restrict_unprivileged"
+            "Allow this user to make namespaces (sysctl user.max_user_namespaces; kernel.apparmor_restrict_unprivileged"
             "_userns=0; in a container: a seccomp profile that allows unshare), or run Remit as root."
         )
     if code == errno.ENOSPC and "namespace" in what:
@@ -60,5 +62,5 @@ def _confinement_error(what: str, code: int) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.SANDBOX_UNAVAILABLE,
         f"Chromium cannot be confined here: could not {what}{why}",
-        next_step=f"{advice} `sandbox: unsafe-none` in remit.yaml runs it without, and says so in every result.",
+        next_step=f"{advice} With `sandbox: unsafe-none` in remit.yaml it runs unconfined, and every result says so.",
     )

@@ -1,8 +1,8 @@
-"""The documents of one page, frames of other sites included, and a world of our own in each of them.
+"""The documents of one page, with frames of other sites, and an isolated world of Remit in each of them.
 
-Everything is asked over CDP in an isolated world: the page's scripts have other globals and other prototypes than we,
-so they can neither see nor change what we call. A document is known by its loader; an element by the number that its
-renderer gave it, which it keeps while it lives and which no other element of that document gets.
+All calls go over CDP into the isolated world. The page's scripts have other globals and other prototypes, so they can
+neither see nor change Remit's calls. A document is identified by its loader. An element is identified by the number
+from its renderer, which it keeps as long as it exists, and which no other element of that document gets.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _GONE: Final = (
 
 @dataclass(frozen=True)
 class FrameDocument:
-    """One document in one frame, and the session of the process that shows it."""
+    """One document in one frame, with the CDP session of the process that shows it."""
 
     cdp: CDPSession
     frame_id: str
@@ -42,18 +42,20 @@ class FrameDocument:
     url: str
     parent_id: str | None
     worlds: list["asyncio.Future[dict[str, Any]]"] = field(default_factory=list, compare=False)
-    """Our world in it, once it was asked for. A world ends with its document, and its number is not used again."""
+    """Remit's world in the document, once it was requested. A world ends with its document, and its number is not
+    reused.
+    """
 
 
 class FoundElement(NamedTuple):
-    """An element, held by a handle in our world of its document."""
+    """An element, with a handle in Remit's world of its document."""
 
     document: FrameDocument
     handle: str
 
 
 class Documents:
-    """Of one page. Sessions of frames in processes of their own are opened when they are first seen."""
+    """The documents of one page. The session of a frame in another process is opened when the frame is first seen."""
 
     def __init__(
         self,
@@ -73,11 +75,11 @@ class Documents:
 
     @property
     def sessions(self) -> list[CDPSession]:
-        """Of every process that shows a part of the page, as far as it is known."""
+        """The session of every known process that shows a part of the page."""
         return [self.main, *self._frame_sessions.values()]
 
     async def attach(self, frame: Frame) -> CDPSession | None:
-        """The session of a frame that has a process of its own; None of one that shares its parent's."""
+        """Return the session of a frame that has a process of its own, or None if it shares its parent's process."""
         try:
             session = await self._context.new_cdp_session(frame)
         except PlaywrightError:
@@ -97,10 +99,10 @@ class Documents:
     def _on_navigated(self, event: dict[str, Any]) -> None:
         if "parentId" not in event["frame"]:
             self._top = _parse_frame(self.main, event["frame"])
-            _create_world(self._top)  # ahead of need: while it loads there is time, right after it there is none
+            _create_world(self._top)  # early, because there is time while the page loads, and none right after
 
     async def all(self) -> list[FrameDocument]:
-        """The page's own first; then the rest, outer ones before inner ones."""
+        """Return all documents: the page's own first, then the others, outer before inner."""
         trees = await asyncio.gather(
             *(self._read_tree(session) for session in [self.main, *await self._attach_frames()])
         )
@@ -108,17 +110,19 @@ class Documents:
         return [document for tree in trees for document in tree][:MOST_FRAMES]
 
     async def inner(self) -> list[FrameDocument]:
-        """All but the page's own. A page without frames, as most are, is not asked."""
+        """Return all documents except the page's own. A page without frames, as most pages are, gets no call."""
         return (await self.all())[1:] if len(self._page.frames) > 1 else []
 
     async def top(self) -> FrameDocument:
-        """The page's own. Remembered until it goes: two questions less for each look at it."""
+        """Return the page's own document. It is cached while it exists, which saves two calls for each inspection."""
         if self._top is None:
             self._top = (await self._read_tree(self.main))[0]
         return self._top
 
     async def call_top(self, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
-        """The page's own document, also if it went and we have not heard of that yet."""
+        """Call a function in the page's own document. Also works if the document changed and its event is still to
+        come.
+        """
         is_remembered = self._top is not None
         try:
             return await call_in_document(await self.top(), method, argument, by_value=by_value)
@@ -129,12 +133,12 @@ class Documents:
         return await call_in_document(await self.top(), method, argument, by_value=by_value)
 
     async def drain_events(self) -> None:
-        """When this returns, all that Chromium had told before has been heard.
+        """Wait until all earlier events of Chromium have arrived.
 
-        Asked of Chromium's own process: it holds back what is for a page's process while that page goes elsewhere.
+        The call goes to Chromium's own process, because a call to a page's process is held back during a navigation.
         """
         pings = (session.send("Target.getTargetInfo") for session in self.sessions)
-        await asyncio.gather(*pings, return_exceptions=True)  # one that is gone has nothing to say
+        await asyncio.gather(*pings, return_exceptions=True)  # a session that has ended has no more events
 
     async def _attach_frames(self) -> list[CDPSession]:
         frames = [frame for frame in self._page.frames[1:MOST_FRAMES] if not frame.is_detached()]
@@ -155,15 +159,15 @@ class Documents:
                 for frame, frame_session in self._frame_sessions.items()
                 if frame_session is not session
             }
-            return []  # a frame that went while we looked
+            return []  # the frame was removed meanwhile
         found = _flatten_tree(session, answer["frameTree"])
-        # One that is known already keeps the world that was made in it.
+        # A document that is known already keeps its world.
         return [self._top if session is self.main and each == self._top else each for each in found]
 
     # --- one element -------------------------------------------------------------------------------------------------
 
     async def find(self, element: Element) -> FoundElement:
-        """Exactly one. Refused where there is none, or more than one, or the selector is not CSS."""
+        """Find exactly one element. Refuses if there is none, if there are several, or if the selector is not CSS."""
         async with within(CALL_SECONDS, f"look for {element}"):
             if element.ref is not None:
                 return await self._find_by_reference(element.ref)
@@ -178,18 +182,18 @@ class Documents:
             raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
                 f"{selector!r} is not a CSS selector",
-                next_step="Only what `document.querySelector` takes is one; or use a ref from a snapshot.",
+                next_step="Use a selector that `document.querySelector` accepts, or a ref from a snapshot.",
             )
         if count > 1:
             raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
-                f"{count} elements of the page fit {selector!r}",
-                next_step="Narrow it down to one element, or take a snapshot and use the ref of the one that is meant.",
+                f"{count} elements of the page match {selector!r}",
+                next_step="Use a selector of exactly one element, or take a snapshot and use a ref from it.",
             )
         raise RefusedError(
             Reason.ELEMENT_MISSING,
-            f"nothing on the page fits {selector!r}",
-            next_step="Take a snapshot to see what is there. Frames and shadow roots are reached by ref only.",
+            f"no element of the page matches {selector!r}",
+            next_step="Take a snapshot to see the elements. Elements in frames and shadow roots need a ref.",
         )
 
     async def _find_by_reference(self, ref: str) -> FoundElement:
@@ -200,11 +204,11 @@ class Documents:
                     found = await self.resolve(document, reference.node_id)
                     if found is not None and await call_on_element(found, "isThere"):
                         return found
-        problem = "is not from a snapshot of this session" if reference is None else "is of an element that is gone"
+        problem = "is not from a snapshot of this session" if reference is None else "names an element that is gone"
         raise ElementNeverFoundError(
             Reason.ELEMENT_MISSING,
             f"{ref!r} {problem}",
-            next_step="Take a snapshot of the page, without a ref, and use a ref that it gives.",
+            next_step="Take a snapshot of the page, without a ref, and use a ref from it.",
         )
 
     async def resolve(self, document: FrameDocument, node_id: int) -> FoundElement | None:
@@ -220,7 +224,7 @@ class Documents:
         return FoundElement(document, answer["object"]["objectId"])
 
     async def owner(self, document: FrameDocument, documents: list[FrameDocument]) -> FoundElement | None:
-        """The <iframe> that shows this document, in the document around it; None of the page itself."""
+        """Return the <iframe> that shows this document, in the document around it. None for the page itself."""
         around = next((other for other in documents if other.frame_id == document.parent_id), None)
         if around is None:
             return None
@@ -231,7 +235,7 @@ class Documents:
 async def call_in_document(
     document: FrameDocument, method: str, argument: Any = None, *, by_value: bool = True
 ) -> dict[str, Any]:
-    """One function of `page.js` about a document; the answer as CDP gives it."""
+    """Call one function of `page.js` about a document. Returns the answer of CDP."""
     return await _call_function(
         document,
         {"executionContextId": await _get_world(document)},
@@ -242,7 +246,7 @@ async def call_in_document(
 
 
 async def call_on_element(found: FoundElement, method: str, argument: Any = None) -> Any:
-    """One function of `page.js` about an element; its answer, by value."""
+    """Call one function of `page.js` about an element. Returns its result by value."""
     return (await _call_function(found.document, {"objectId": found.handle}, method, argument, by_value=True)).get(
         "value"
     )
@@ -269,7 +273,7 @@ async def _call_function(
             raise _changed_error() from problem
         raise
     if "exceptionDetails" in answer:
-        # Our own code failed: a page cannot make it, but a document may go while it runs.
+        # Remit's code failed. A page cannot cause that, but its document may end while the code runs.
         raise _changed_error()
     result: dict[str, Any] = answer["result"]
     return result
@@ -291,7 +295,7 @@ async def _get_world(document: FrameDocument) -> int:
 def _create_world(document: FrameDocument) -> None:
     creation = document.cdp.send("Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD})
     document.worlds.append(asyncio.ensure_future(creation))
-    document.worlds[0].add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody asks
+    document.worlds[0].add_done_callback(lambda done: done.cancelled() or done.exception())  # may never be awaited
 
 
 def _flatten_tree(session: CDPSession, tree: dict[str, Any]) -> list[FrameDocument]:
@@ -311,6 +315,6 @@ def _is_closed_error(problem: PlaywrightError) -> bool:
 def _changed_error() -> RefusedError:
     return RefusedError(
         Reason.ELEMENT_MISSING,
-        "the page changed while it was looked at",
-        next_step="Look again: take a new snapshot.",
+        "the page changed while Remit read it",
+        next_step="Take a new snapshot.",
     )

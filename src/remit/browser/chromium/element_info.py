@@ -1,4 +1,4 @@
-"""What an element is, before anything is done with it: that it can be used, and what using it would set off."""
+"""The inspection of an element before an action: whether it can be used, and what its use would cause."""
 
 from typing import Any, NamedTuple
 
@@ -14,15 +14,16 @@ class ElementInfo(NamedTuple):
     description: ElementDescription
     point: ClickPoint
     input_method: str
-    """How text is put in: insert, set, choose, or never."""
+    """How text is entered: insert, set, choose, or never."""
 
 
 async def inspect_element(
     documents: Documents, found: FoundElement, element: Element, *, with_role: bool
 ) -> ElementInfo:
-    """At one element, which can be used: it is visible, enabled, and a press in its middle hits it. Scrolls.
+    """Inspect one element. Refuses if it is not visible, not enabled, or if a press in its middle would miss it.
+    Scrolls.
 
-    `with_role`: with what a screen reader would say of it.
+    `with_role` also reads the role and the name that a screen reader would speak.
     """
     answer = await call_on_element(found, "look")
     for problem, is_met in (("is not visible", answer["visible"]), ("is disabled", answer["enabled"])):
@@ -30,7 +31,7 @@ async def inspect_element(
             raise RefusedError(
                 Reason.ELEMENT_MISSING,
                 f"{element} {problem}",
-                next_step="Take a snapshot, and name an element that can be used.",
+                next_step="Take a snapshot and name an element that can be used.",
             )
     point = await find_click_point(documents, found, element, answer["aimed"])
     role, name = await _read_role_and_name(found) if with_role else ("", "")
@@ -53,7 +54,7 @@ async def inspect_element(
 
 
 async def _read_role_and_name(found: FoundElement) -> tuple[str, str]:
-    """Role and name as Chromium tells them to a screen reader."""
+    """Read the role and the name that Chromium computes for a screen reader."""
     answer = await found.document.cdp.send(
         "Accessibility.getPartialAXTree", {"objectId": found.handle, "fetchRelatives": False}
     )

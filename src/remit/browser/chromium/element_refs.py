@@ -1,11 +1,11 @@
-"""Names for elements, given out by snapshots: short, and never given twice."""
+"""References to elements in snapshots: short, and never used for a second element."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
 class ElementRef(NamedTuple):
-    """What a reference stands for."""
+    """The element that a reference names."""
 
     frame_id: str
     loader_id: str
@@ -14,7 +14,7 @@ class ElementRef(NamedTuple):
 
 @dataclass
 class References:
-    """The same element has the same reference as long as it lives; none is ever given twice."""
+    """The references of a session. An element keeps its reference as long as it exists. No reference is used twice."""
 
     _by_ref: dict[str, ElementRef] = field(default_factory=dict)
     _by_element: dict[ElementRef, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What Playwright and Chromium say when something goes wrong, in our words. The one place that knows their errors."""
+"""The translation of errors of Playwright and Chromium into Remit's errors. No other module knows their errors."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,14 +11,14 @@ from remit.browser.chromium.types import PageEndedError
 from remit.core.errors import SESSION_GONE, EnvironmentFailureError, Reason, RemitError
 
 CALL_SECONDS: Final = 10.0
-"""What one look at a page, or one act in it, may take. An endless loop in a page is cut off by it."""
+"""How long one inspection or one step in a page may take. This limits an endless loop in a page."""
 
 __all__ = ["CALL_SECONDS", "PlaywrightError", "translate_error", "within"]
 
 
 @asynccontextmanager
 async def within(seconds: float, what: str) -> AsyncIterator[None]:
-    """Ends what is inside after that time, and turns foreign errors into ours."""
+    """Limit the body to that time, and translate errors of Playwright."""
     try:
         async with asyncio.timeout(seconds):
             yield
@@ -49,5 +49,5 @@ def _timeout_error(what: str, seconds: float) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.TIMED_OUT,
         f"could not {what} within {seconds:g} seconds",
-        next_step="The page may be busy or stuck. Take a snapshot to see what took place, or navigate elsewhere.",
+        next_step="The page may be busy or stuck. Take a snapshot to see its state, or navigate to another page.",
     )

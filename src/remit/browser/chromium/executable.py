@@ -1,4 +1,4 @@
-"""Which Chromium, run as whom, with which options."""
+"""The choice of the Chromium program, its user and its options."""
 
 import os
 import pwd
@@ -10,7 +10,7 @@ from remit.core.errors import EnvironmentFailureError, Reason
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 MINIMUM_VERSION: Final = 120
-"""Older ones lack a headless mode that is the real browser, or `checkVisibility`, which a click depends on."""
+"""Older versions lack the headless mode of the full browser, or `checkVisibility`, which a click needs."""
 
 VIEWPORT: Final = (1280, 800)
 
@@ -19,7 +19,7 @@ OMITTED_OPTIONS: Final = (
     "--disable-ipc-flooding-protection",
     "--enable-unsafe-swiftshader",
 )
-"""Of what Playwright asks for: each makes a hostile page's life easier."""
+"""Options of Playwright that Remit removes, because each helps a hostile page."""
 
 _DISABLED_FEATURES: Final = (
     "AutofillServerCommunication",
@@ -38,12 +38,14 @@ _DISABLED_FEATURES: Final = (
 
 
 def options(spki: str) -> list[str]:
-    """Nothing goes out by itself, nothing goes past the proxy, and the proxy's own key is believed."""
+    """Return the options: no traffic of the browser's own, no connection except the proxy, and trust in the proxy's
+    key.
+    """
     return [
         "--proxy-bypass-list=<-loopback>",
         f"--ignore-certificate-errors-spki-list={spki}",
         "--disable-quic",
-        "--disable-3d-apis",  # one drawing of a page could keep the process busy that draws for all sessions
+        "--disable-3d-apis",  # one page could keep the process busy that draws for all sessions
         "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--disable-domain-reliability",
@@ -62,14 +64,16 @@ def options(spki: str) -> list[str]:
 
 
 def find_program(config: Browser, search_path: str) -> str:
-    """The one that is configured, else the first on the path. Relative entries of that are skipped."""
+    """Return the configured program, else the first one in the search path. Relative entries of the path are
+    skipped.
+    """
     if config.executable is not None:
         if not os.access(config.executable, os.X_OK):
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
                 f"{config.executable} is not a program that can be run",
                 where="remit.yaml, browser.executable",
-                next_step="Name the Chromium to run, or leave it out to use the one in the PATH.",
+                next_step="Name the Chromium to run, or remove the setting to use the one in the PATH.",
             )
         return config.executable
     absolute = os.pathsep.join(entry for entry in search_path.split(os.pathsep) if os.path.isabs(entry))
@@ -84,7 +88,7 @@ def find_program(config: Browser, search_path: str) -> str:
 
 
 def find_user(config: Browser, user_id: int) -> tuple[int, int] | None:
-    """Whom Chromium runs as: somebody without rights if we are root; else who we are, which is None."""
+    """Return the user for Chromium: one without privileges if Remit runs as root, else None for the same user."""
     if user_id != 0:
         return None
     name = config.user or "nobody"
@@ -93,12 +97,12 @@ def find_user(config: Browser, user_id: int) -> tuple[int, int] | None:
     except KeyError:
         found = None
     if found is None or found.pw_uid == 0:
-        problem = "is not a user of this machine" if found is None else "is root, as whom no browser is run"
+        problem = "is not a user of this machine" if found is None else "is root, and a browser must not run as root"
         raise EnvironmentFailureError(
             Reason.SANDBOX_UNAVAILABLE,
             f"{name} {problem}",
             where="remit.yaml, browser.user",
-            next_step="Name a user without rights, such as nobody.",
+            next_step="Name a user without privileges, such as `nobody`.",
         )
     return found.pw_uid, found.pw_gid
 

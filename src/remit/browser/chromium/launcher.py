@@ -1,12 +1,13 @@
-"""The program that becomes Chromium: it takes its network and our files away from itself first.
+"""The program that becomes Chromium. Before that, it gives up its network and its access to Remit's files.
 
-Run by its path, as `python -I -S launcher.py SETTINGS ARGUMENT...`, by whoever thinks that it is Chromium. (With
-`--probe` it goes no further than that it could be done, which is what a check-up wants to know.) Standard
-library only, and all of it is loaded at the top: soon after, the folders it comes from may no longer be visible.
+Playwright runs it by its path, as `python -I -S launcher.py SETTINGS ARGUMENT...`, in the place of Chromium. With
+`--probe` it stops before the last step, so that a check can see whether Chromium can be confined. It imports only the
+standard library, at the top, because soon after the folders with the modules may be hidden.
 
-In order: namespaces of its own (network, mounts; an ordinary user needs one of users as well), loopback up, listening
-sockets in there, sent to the host over a Unix socket; then the folders are hidden, the user is changed, what was
-inherited is closed, and Chromium is executed in this same process. What goes wrong before that is told to the host.
+The steps, in order. Make namespaces of its own: network and mounts, and for an ordinary user also users. Start
+loopback. Open listening sockets there and send them to the host over a Unix socket. Hide the folders, change the user,
+and close the inherited descriptors. Execute Chromium in this same process. An error before that is reported to the
+host.
 """
 
 import array
@@ -32,18 +33,20 @@ _PARENT_DEATH, _NO_NEW_PRIVILEGES = 1, 38
 _DETACH: Final = 2
 
 PIPE: Final = (3, 4)
-"""Where Playwright speaks to Chromium, whose end is Chromium's end."""
+"""The descriptors between Playwright and Chromium. Chromium ends when they close."""
 
 BACKLOG: Final = 128
-SCRATCH: Final = "/tmp"  # noqa: S108 - one of our own is mounted there
+SCRATCH: Final = "/tmp"  # noqa: S108 - the launcher mounts an empty folder there
 _GENERAL: Final = (SCRATCH, "/var/tmp", "/run", "/dev/shm", "/home", "/root")  # noqa: S108
-"""Hidden as well, unless Chromium itself lies there: other people's files, and sockets that lead out of here."""
+"""Folders that are also hidden, unless Chromium itself is in one. They have files of other users, and sockets through
+which Chromium could leave its confinement.
+"""
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class LaunchError(Exception):
-    """What could not be done, and what the kernel said."""
+    """A step that failed, and the error of the Linux kernel."""
 
     def __init__(self, what: str, code: int = 0) -> None:
         super().__init__(what)
@@ -69,7 +72,7 @@ def main(settings_path: str, arguments: list[str]) -> NoReturn:
 
 
 def probe(text: str) -> NoReturn:
-    """As far as the last step before Chromium, and no further. Says on its standard output what came of it."""
+    """Run all steps except the start of Chromium. Prints the outcome on the standard output."""
     settings = json.loads(text)
     answer: dict[str, Any] = {}
     try:
@@ -79,7 +82,7 @@ def probe(text: str) -> NoReturn:
         answer = {"own_sandbox": _can_make_user_namespace()}
     except (LaunchError, OSError) as problem:
         answer = {"failed": _describe_failure(problem)}
-    print(json.dumps(answer), flush=True)  # noqa: T201 - that is how it answers
+    print(json.dumps(answer), flush=True)  # noqa: T201 - the caller reads this
     os._exit(0)
 
 
@@ -88,7 +91,7 @@ def _describe_failure(problem: LaunchError | OSError) -> dict[str, Any]:
 
 
 def _connect(path: str) -> socket.socket:
-    """By way of its folder: the address of a Unix socket may have at most 107 bytes, and a folder's path has more."""
+    """Connect through a descriptor of the folder, because the address of a Unix socket has at most 107 bytes."""
     folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channel.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
@@ -137,19 +140,19 @@ def _listen() -> socket.socket:
 
 
 def _hide_folders(settings: dict[str, Any]) -> None:
-    """An empty folder of memory over each. It takes rights from nobody else: only this process sees it."""
+    """Mount an empty folder in memory over each folder. Only this process sees the mounts."""
     _mount(None, "/", None, _RECURSIVE | _PRIVATE, "")
     program = os.path.realpath(settings["executable"])
     needed = {program, settings["executable"]}
     hidden = [os.path.realpath(folder) for folder in settings["hidden"]]
     for folder in hidden:
         if any(_is_below(path, folder) for path in needed):
-            raise LaunchError(f"hide {folder}, in which Chromium itself lies", errno.EBUSY)
+            raise LaunchError(f"hide {folder}, in which Chromium itself is installed", errno.EBUSY)
     hidden += [folder for folder in _GENERAL if not any(_is_below(path, folder) for path in needed)]
     if SCRATCH not in hidden:
-        raise LaunchError(f"use a Chromium that lies below {SCRATCH}", errno.EBUSY)
+        raise LaunchError(f"use a Chromium that is installed below {SCRATCH}", errno.EBUSY)
     secured = _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS
-    # The outermost first: what lies below is gone with it, and must not be there when its turn comes.
+    # The outermost first. A folder inside of a hidden one is gone, and must not be mounted again.
     for folder in sorted({os.path.realpath(folder) for folder in hidden}):
         if not os.path.isdir(folder):
             continue
@@ -183,10 +186,10 @@ def _become(settings: dict[str, Any], arguments: list[str], channel: socket.sock
     os.umask(0o077)
     os.makedirs(profile, exist_ok=True)
     if _can_make_user_namespace():
-        # Else Chromium's own sandbox needs its set-user-ID helper, which this would switch off.
+        # Without a user namespace, Chromium's own sandbox needs its set-user-ID helper, which this would disable.
         _require(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "give up new privileges")
-    # After the change of user, which would take it back. Kept by what is executed, unless that changes the user again.
-    _require(_libc.prctl(_PARENT_DEATH, int(signal.SIGKILL), 0, 0, 0), "die with its parent")
+    # After the change of user, which resets it. It survives the exec, unless the program changes the user again.
+    _require(_libc.prctl(_PARENT_DEATH, int(signal.SIGKILL), 0, 0, 0), "set the signal for the end of its parent")
     executable = settings["executable"]
     _require_program(executable)
     environ = {
@@ -202,8 +205,8 @@ def _become(settings: dict[str, Any], arguments: list[str], channel: socket.sock
     _close_all_but({0, 1, 2, *PIPE, channel.fileno()})
     for standard in PIPE:
         os.set_inheritable(standard, True)
-    # The door closes with the exec: the host knows by that, and by no message, that this was the last step.
-    os.execve(executable, command, environ)  # noqa: S606 - that is what this program is for
+    # The exec closes the channel. The host learns from that, and from no message, that this was the last step.
+    os.execve(executable, command, environ)  # noqa: S606 - the purpose of this program
 
 
 def _change_user(settings: dict[str, Any]) -> None:
@@ -220,7 +223,9 @@ def _require_program(executable: str) -> None:
 
 
 def _adapt_arguments(arguments: list[str], profile: str) -> list[str]:
-    """The profile is ours. Of an option that is given twice Chromium reads the last: lists of features are joined."""
+    """Return the arguments with Remit's profile. Lists of features are joined, because Chromium uses only the last one
+    of a repeated option.
+    """
     adapted: list[str] = []
     features: dict[str, list[str]] = {}
     for argument in arguments:
@@ -231,7 +236,7 @@ def _adapt_arguments(arguments: list[str], profile: str) -> list[str]:
             features.setdefault(name, []).extend(value.split(","))
         else:
             adapted.append(argument)
-    # What is no option is an address to open, and comes last.
+    # An argument that is not an option is an address to open, and comes last.
     options = [f"{name}={','.join(dict.fromkeys(values))}" for name, values in features.items()]
     return [*options, *adapted]
 

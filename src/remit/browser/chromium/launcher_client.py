@@ -1,4 +1,4 @@
-"""The host's side of the launcher: what it is told, and the listening sockets it hands out of its namespace."""
+"""The host's side of the launcher: its settings, and the listening sockets that it sends from its namespace."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from remit.browser.chromium.confinement import LAUNCHER, raise_failure
 from remit.core.errors import EnvironmentFailureError, Reason
 
 LISTENERS: Final = 32
-"""As many sessions may be open at a time."""
+"""The number of sessions that may be open at a time."""
 
 _SOCKET_NAME: Final = "door"
 _MAX_BYTES: Final = 64 << 10
@@ -21,12 +21,12 @@ _MAX_BYTES: Final = 64 << 10
 
 class Received(NamedTuple):
     pid: int
-    """Of the launcher, and so of Chromium, which it becomes."""
+    """The process id of the launcher, and so of Chromium, which it becomes."""
     listeners: dict[int, socket.socket]
 
 
 class Handover:
-    """One start of Chromium. `program` is what is to be executed as if it were Chromium."""
+    """One start of Chromium. `program` is the program to execute in the place of Chromium."""
 
     def __init__(self, run_folder: Path, settings: dict[str, object]) -> None:
         self._folder = run_folder
@@ -35,7 +35,7 @@ class Handover:
         settings_path.write_text(
             json.dumps({**settings, "door": str(run_folder / _SOCKET_NAME), "listeners": LISTENERS}), "utf-8"
         )
-        # A shell is between, because a `#!` line has a length that the path of an interpreter may exceed.
+        # A shell script, because the path of an interpreter may be too long for a `#!` line.
         command = [*LAUNCHER, str(settings_path)]
         self.program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', "utf-8")
         self.program.chmod(0o700)
@@ -46,7 +46,7 @@ class Handover:
         channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # A Unix socket's address has at most 107 bytes, so it is reached by way of its folder's descriptor.
+            # A Unix socket's address has at most 107 bytes, so it is bound through its folder's descriptor.
             channel.bind(f"/proc/self/fd/{folder}/{_SOCKET_NAME}")
         finally:
             os.close(folder)
@@ -55,14 +55,14 @@ class Handover:
         return channel
 
     async def receive(self) -> Received:
-        """When the launcher has handed over and become Chromium. Raises what it says that it could not do."""
+        """Wait until the launcher has sent its sockets and become Chromium. Raises the failure that it reports."""
         loop = asyncio.get_running_loop()
         peer, _ = await loop.sock_accept(self._channel)
         with peer:
             pid, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if user != os.geteuid():
                 raise EnvironmentFailureError(
-                    Reason.SANDBOX_UNAVAILABLE, "somebody else answered for Chromium's launcher"
+                    Reason.SANDBOX_UNAVAILABLE, "another process answered in place of Chromium's launcher"
                 )
             first, descriptors = await _next_message(peer)
             sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
@@ -82,7 +82,7 @@ class Handover:
 
 
 async def _next_message(peer: socket.socket) -> tuple[bytes, list[int]]:
-    """Empty when the other side has closed, as it does by becoming Chromium."""
+    """Return the next message. It is empty when the other end has closed, which happens when it becomes Chromium."""
     peer.setblocking(False)
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()

@@ -1,6 +1,6 @@
-// What is looked at in a page, in a world of our own: the page's scripts cannot reach this code or change what it calls.
-// The document still can: an <input name="action"> hides form.action, an <img name="body"> hides document.body, in
-// every world. So nothing is read from a node by its name; all of it goes through the prototypes.
+// Reads a page from an isolated world: the page's scripts cannot reach this code or change the functions that it calls.
+// The document still can. An <input name="action"> hides form.action, and an <img name="body"> hides document.body, in
+// every world. So no property of a node is read by its name; all reads go through the prototypes.
 function (method, argument) {
   const reader = (prototype, name) => {
     const get = Object.getOwnPropertyDescriptor(prototype, name).get;
@@ -44,7 +44,7 @@ function (method, argument) {
     : is(node, "button") ? reader(HTMLButtonElement.prototype, "type")(node) : "";
   const isSubmitter = (node) => ["submit", "image"].includes(typeOfControl(node));
 
-  // The element around it as it is drawn: out of a slot, and out of a shadow root, open or closed.
+  // The parent element as it is drawn: out of a slot, and out of a shadow root, open or closed.
   const above = (node) => {
     const slot = node instanceof Element ? slotOf(node) : null;
     const parent = slot ?? parentOf(node);
@@ -60,7 +60,7 @@ function (method, argument) {
     return `<${tagOf(node)}${id ? ` id="${id.slice(0, 80)}"` : ""}>`;
   };
 
-  // What a click on it sets off by itself, scripts apart: the nearest of these around it.
+  // The element that a click activates without scripts: the nearest of these kinds around it.
   const activated = (node) => {
     for (let near = node; near instanceof Element; near = above(near)) {
       if (is(near, "button", "input", "summary") || (is(near, "a", "area") && has(near, "href"))) return near;
@@ -100,7 +100,7 @@ function (method, argument) {
   const secretWords = (node) => [attribute(node, "name"), attribute(node, "id"), attribute(node, "aria-label"),
     attribute(node, "placeholder"), attribute(node, "autocomplete")].filter(Boolean).map((word) => word.slice(0, 200));
 
-  // In open shadow roots too; nobody gets into a closed one from outside.
+  // Also in open shadow roots. A closed one cannot be read from outside.
   const inputs = () => {
     const found = [], waiting = [document];
     while (waiting.length && found.length < 2000) {
@@ -129,15 +129,15 @@ function (method, argument) {
   const isReadOnly = (node) => is(node, "input", "textarea") && has(node, "readonly");
 
   const dispatch = caller(EventTarget.prototype, "dispatchEvent");
-  // What our own code tells a page is the agent's doing too, though the browser does not call it that: `put_off.js` is
-  // told by an event.
+  // Events from this code are caused by the agent too, though the browser does not mark them so. An event informs
+  // `put_off.js` of that.
   const changed = (node, name) => {
     if (name) dispatch(world, new Event(`${name}-begin`));
     dispatch(node, new Event("input", { bubbles: true, composed: true }));
     dispatch(node, new Event("change", { bubbles: true }));
   };
 
-  // By a symbol: a name could be that of an element, which the window offers under it.
+  // A symbol, because the window has its elements under their names.
   const world = globalThis, GUARD = Symbol.for("remit");
 
   const methods = {
@@ -150,7 +150,7 @@ function (method, argument) {
     scroll: (node) => {
       caller(Element.prototype, "scrollIntoView")(node, { block: "center", inline: "center", behavior: "instant" });
     },
-    // All that is needed before a press, in one look.
+    // Everything that is needed before a press, in one call.
     look: (node) => {
       if (!methods.aim(node).point) methods.scroll(node);
       return { ...methods.describe(node), aimed: methods.aim(node) };
@@ -177,7 +177,7 @@ function (method, argument) {
           HTMLAreaElement.prototype, "href")(acts) || null) : null,
       };
     },
-    // Where to press, in this frame's own coordinates; or what is in the way.
+    // The point to press, in this frame's own coordinates, or the element that covers it.
     aim: (node) => {
       for (const box of Array.from(boxesOf(node)).slice(0, 20)) {
         const point = inside(box);
@@ -189,9 +189,9 @@ function (method, argument) {
     },
     box: (node) => asBox(boxOf(node)),
     isAt: (node, point) => { const hit = atPoint(node, point); return hit !== null && isWithin(hit, node); },
-    // From now on, until the next click has passed, a press that does not hit the element does nothing by itself.
-    // Once it has hit, the press is the page's: a menu that opens under the pointer gets the rest of it, as from a
-    // person. Only a click on something that was neither in the element nor around it is kept back.
+    // From now on until after the next click, a press that does not hit the element has no default effect. After it
+    // has hit, the page gets the whole press: a menu that opens under the pointer gets the rest of it, as from a
+    // person. Only a click on an element that was neither in this element nor around it is blocked.
     guard: (node) => {
       world[GUARD]?.end();
       const aimed = methods.aim(node);
@@ -209,7 +209,7 @@ function (method, argument) {
       const look = (event) => {
         if (!event.isTrusted) return;
         const path = event.composedPath();
-        // Of a closed shadow root the path shows its host only.
+        // For a closed shadow root, the path has only its host.
         const hit = path.includes(node) || (rootOf(node) instanceof ShadowRoot && isWithin(node, path[0]));
         const isClick = event.type.endsWith("click");
         if (!came && hit && (event.type === "pointerdown" || event.type === "mousedown")) landed = true;
@@ -219,14 +219,14 @@ function (method, argument) {
           event.stopImmediatePropagation();
         }
         if (event.type === "click") say(word());
-        // The click comes right after, before any timer, if it comes at all: a list that opens takes it.
+        // If a click comes, it comes directly after this, before any timer. A list that opens gets no click.
         if (event.type === "mouseup") setTimeout(end, 0);
       };
       for (const name of names) addEventListener(name, look, { capture: true, passive: false });
       world[GUARD] = { verdict, end };
       return aimed;
     },
-    // Asked before the press: once a click leads elsewhere, nobody can ask this document any more.
+    // Called before the press, because a click may navigate and this document can then no longer be called.
     verdict: () => world[GUARD].verdict,
     unguard: () => world[GUARD]?.end(),
     select: (node) => {
@@ -256,11 +256,11 @@ function (method, argument) {
     },
     submit: (node) => {
       const form = formOf(node);
-      // Later, so that this answer is out before the page goes.
+      // In a timer, so that this call returns before the page is left.
       setTimeout(() => caller(HTMLFormElement.prototype, "requestSubmit")(form), 0);
     },
-    // When the page has done what it had before it: whether it has put something off that the action set off. That is
-    // asked of `put_off.js`, which is in the page's own world, by an event whose name only the two know.
+    // After the page has finished its current work: whether it has deferred work because of the action. `put_off.js` in
+    // the page's own world answers that, over an event whose name only the two know.
     rest: (_, name) => new Promise((done) => setTimeout(() => setTimeout(() => done(methods.putsOff(_, name)), 0), 0)),
     putsOff: (_, name) => name ? !dispatch(world, new Event(name, { cancelable: true })) : false,
     fields: () => inputs().slice(0, 2000).map((node) => ({
@@ -272,7 +272,7 @@ function (method, argument) {
       box: asBox(boxOf(node)),
     })).filter((field) => field.box.width > 0 && field.box.height > 0),
     size: () => caller(Document.prototype, "getElementsByTagName")(document, "*").length,
-    // Of a page that is too large to be read whole: what can be used, and what it is under.
+    // For a page that is too large to be read whole: its usable elements, and its headings.
     usable: (_, most) => Array.from(all(document, "a[href], button, input, select, textarea, summary, label, iframe, " +
       "h1, h2, h3, h4, h5, h6, [role], [tabindex], [contenteditable]")).filter((node) => isVisible(node)).slice(0, most),
     serialise: () => {

@@ -1,6 +1,7 @@
-"""What happens in a session without being asked for: dialogs, windows, downloads, navigations, deaths.
+"""The events of a session: dialogs, windows, downloads, navigations, and ended pages.
 
-Each is answered in the safest way and noted. How much is noted is bounded: a page can do this all day.
+Each one is answered in the safest way and noted. The number of notes is limited, because a page can repeat this without
+end.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ MAX_EVENTS: Final = 100
 
 _MAX_NAVIGATIONS: Final = 500
 _NOT_IN_REQUEST: Final = re.compile(r"^https?://(?:[^/?#]*@)?|#.*$", re.DOTALL)
-"""Of a page's address, what its request does not have, or has otherwise: the browser may ask for http by https."""
+"""The parts of a page's address that its request lacks or changes: the browser may request http as https."""
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class PageEventListener:
-    """Listens to a session's context and to the one page in it, from the beginning to the end."""
+    """Listens to the events of a session's context and of its one page, from the beginning to the end."""
 
     def __init__(self, context: BrowserContext) -> None:
         self._context = context
@@ -48,7 +49,7 @@ class PageEventListener:
 
     @contextlib.contextmanager
     def changing_page(self) -> Iterator[None]:
-        """A window that opens meanwhile is the session's own next page."""
+        """Within this `with`, a window that opens is the session's next page and is not closed."""
         self._is_changing_page = True
         try:
             yield
@@ -56,7 +57,7 @@ class PageEventListener:
             self._is_changing_page = False
 
     def set_page(self, page: Page) -> None:
-        """From now on this is the session's page. Whatever else is open goes."""
+        """Make this the session's page, and close all others."""
         self._page = page
         self._navigating.clear()
         self._arrived.set()
@@ -75,7 +76,7 @@ class PageEventListener:
 
     @property
     def listeners(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
-        """For every CDP session of the page."""
+        """The event handlers for each CDP session of the page."""
         arrivals = ("frameNavigated", "frameDetached", "navigatedWithinDocument")
         return {
             "Page.frameRequestedNavigation": self._on_navigation,
@@ -87,7 +88,7 @@ class PageEventListener:
 
     @property
     def is_navigating(self) -> bool:
-        """Whether a document of the page has asked to go elsewhere and has not got there."""
+        """Whether a document of the page has begun a navigation that has not ended."""
         return bool(self._navigating)
 
     async def wait_for_arrival(self) -> None:
@@ -96,7 +97,7 @@ class PageEventListener:
             await self._arrived.wait()
 
     async def wait_until_loaded(self) -> None:
-        """Until the page is loaded, or has given that up: one that was to go elsewhere, and may not, has no `load`."""
+        """Wait until the page is loaded or has stopped loading. A refused navigation has no `load` event."""
         await self._stopped.wait()
 
     def find_reason(self, url: str) -> str | None:
@@ -104,7 +105,7 @@ class PageEventListener:
         return next((reason for where, reason in reversed(self._navigations) if where == address), None)
 
     def schedule(self, work: Awaitable[Any]) -> None:
-        """Work that an event asks for. That it fails because the page is gone is no news."""
+        """Run work for an event. Errors are ignored, because the page may have ended."""
 
         async def quietly() -> None:
             with contextlib.suppress(PlaywrightError):
@@ -123,12 +124,12 @@ class PageEventListener:
     def _on_navigation(self, event: dict[str, Any]) -> None:
         url = str(event.get("url", ""))
         self._navigations.append((_NOT_IN_REQUEST.sub("", url), str(event.get("reason", ""))))
-        # Only an address on the web is one that a page arrives at: a mail program, or a script, is none.
+        # A page arrives only at an address on the web, and not at a mail program or a script.
         if event.get("disposition", "currentTab") == "currentTab" and url.startswith(("http:", "https:")):
             self._navigating.add(str(event.get("frameId")))
 
     def _on_window_open(self, event: dict[str, Any]) -> None:
-        # Noted here: the window itself may be heard of when the action that opened it is over.
+        # Noted here, because the event of the window itself may come after the action that opened it.
         self._note("popup", str(event.get("url", "")))
         self._popups_reported += 1
         self._navigations.append((_NOT_IN_REQUEST.sub("", str(event.get("url", ""))), NEW_WINDOW))
@@ -138,7 +139,7 @@ class PageEventListener:
             self._stopped.clear()
 
     def on_load(self) -> None:
-        """Of the page itself, not of a frame in it."""
+        """The page itself was loaded, and not a frame in it."""
         self._stopped.set()
 
     def _on_loading_stopped(self, event: dict[str, Any]) -> None:
@@ -153,14 +154,14 @@ class PageEventListener:
     def _on_request(self, request: Request) -> None:
         is_navigation = request.is_navigation_request()
         self.changing_requests += request.method not in _SAFE_METHODS or is_navigation
-        with contextlib.suppress(PlaywrightError):  # a frame that is not known yet is not the page's own
+        with contextlib.suppress(PlaywrightError):  # a frame that is not known yet is not the main frame
             if is_navigation and self._page is not None and request.frame == self._page.main_frame:
                 self.requested_pages.append(request.url)
 
     def _on_websocket(self, _: WebSocket) -> None:
         self.changing_requests += 1
 
-    # --- what a page tries -------------------------------------------------------------------------------------------
+    # --- attempts of a page ------------------------------------------------------------------------------------------
 
     def _note(self, kind: PageEventKind, what: str) -> None:
         self.events.append(PageEvent(kind, what[:500]))
@@ -168,7 +169,7 @@ class PageEventListener:
     def _on_dialog(self, dialog: Dialog) -> None:
         kinds: dict[str, PageEventKind] = {"alert": "alert", "confirm": "confirm", "beforeunload": "beforeunload"}
         self._note(kinds.get(dialog.type, "prompt"), dialog.message)
-        # Leaving a page is what was asked for; everything else a page asks is answered no.
+        # The action wants to leave the page. All other dialogs are dismissed.
         self.schedule(dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
 
     def _on_popup(self, page: Page) -> None:
@@ -186,7 +187,7 @@ class PageEventListener:
         self.schedule(download.cancel())
 
     def _on_file_chooser(self, chooser: FileChooser) -> None:
-        # To listen is enough: no chooser is opened then, and this one never gets a file.
+        # Listening is enough: then no chooser opens, and this one never gets a file.
         self._note("file_chooser", chooser.page.url)
 
     def _on_page_end(self, page: Page, kind: PageEventKind) -> None:

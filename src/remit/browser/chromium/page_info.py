@@ -1,4 +1,4 @@
-"""What a page is and says: its title and a hash of it in one look, and the prices that it shows."""
+"""The content of a page: its title and its hash, read together, and the prices that it shows."""
 
 import hashlib
 from typing import Any, Final, NamedTuple
@@ -16,9 +16,11 @@ class ReadPage(NamedTuple):
 
 
 async def read_page(documents: Documents) -> ReadPage:
-    """The hash is of the addresses and the markup of all documents of the page, in their order.
+    """Read the title and the hash of a page. The hash covers the addresses and the markup of all its documents, in
+    order.
 
-    What stands in fields is no part of it: a short secret could be guessed from a digest. Nor are shadow roots.
+    It does not cover the values of fields, because a short secret could be guessed from a digest. It does not cover
+    shadow roots either.
     """
     total = hashlib.sha256()
     top: dict[str, Any] = await documents.call_top("serialise")
@@ -33,7 +35,7 @@ async def read_page(documents: Documents) -> ReadPage:
 
 
 async def read_amounts(documents: Documents, element: Element | None) -> list[PageAmount]:
-    """Shown in the form of the element, if there is one, and then those of all documents of the page."""
+    """Read the prices in the form of the element, if there is one, and then those in all documents of the page."""
     found: list[PageAmount] = []
     if element is not None:
         texts = await call_on_element(await documents.find(element), "text")

@@ -1,4 +1,4 @@
-"""One running Chromium: started confined, watched, and certainly ended."""
+"""One running Chromium: its confined start, its supervision, and its certain end."""
 
 import asyncio
 import contextlib
@@ -30,9 +30,9 @@ END_SECONDS: Final = 5.0
 
 
 class Chromium:
-    """Its only way out are the listeners that `acquire_listener` returns, unless `confined` is False.
+    """One running Chromium. It can connect only to the listeners of `acquire_listener`, unless `confined` is False.
 
-    `closed` is set when Chromium is gone, for whatever reason. All methods belong to the event loop it was made in.
+    `closed` is set when Chromium has ended for any reason. All methods belong to the event loop in which it was made.
     """
 
     def __init__(
@@ -61,10 +61,11 @@ class Chromium:
         unsafe: bool = False,
         search_path: str | None = None,
     ) -> Self:
-        """`run_folder` is made if it is not there; it must be nobody else's. `hidden` are folders kept from Chromium.
+        """Start Chromium. `run_folder` is made if it is missing, and no other user may have access to it. `hidden` are
+        folders that Chromium must not see.
 
-        Raises EnvironmentFailureError where there is no Chromium, where it does not start, or where it cannot be
-        confined; `unsafe` then starts it without.
+        Raises EnvironmentFailureError if there is no Chromium, if it does not start, or if it cannot be confined. With
+        `unsafe` it starts unconfined.
         """
         executable = find_program(config, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
         user = find_user(config, os.geteuid())
@@ -149,23 +150,23 @@ class Chromium:
         return self.closed.is_set()
 
     def kill_page(self, pid: int) -> None:
-        """One of its processes of pages. The sessions that had a page in it are told that it died."""
+        """Kill one of its processes of pages. Sessions with a page in it get the event that the page died."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
     def acquire_listener(self) -> tuple[int, socket.socket]:
-        """A port for one session, and the socket on which its requests arrive: the caller's to close."""
+        """Return a port for one session, and the socket on which its requests arrive. The caller has to close it."""
         if not self._free:
             raise EnvironmentFailureError(
                 Reason.RESOURCE_EXHAUSTED,
-                f"{len(self._listeners)} browser sessions are open, and no more can be",
-                next_step="End one of them, or wait until one has been idle for too long.",
+                f"{len(self._listeners)} browser sessions are open, which is the limit",
+                next_step="End one of them, or wait until an idle one ends.",
             )
         port = self._free.pop(0)
         return port, self._listeners[port].dup()
 
     def release_listener(self, port: int) -> None:
-        """When the session that used it is closed. What it had still asked for must not reach the next one."""
+        """Free the port after its session was closed. Its remaining requests must not reach the next session."""
         if port not in self._listeners or port in self._free:
             raise UsageError(Reason.MISUSE, f"port {port} was not taken")
         listener = self._listeners[port]
@@ -183,7 +184,7 @@ class Chromium:
         return await new_session(self._browser, port, self._painter, self._timeouts)
 
     async def close(self) -> None:
-        """Whatever state it is in. No process and no folder of it is left."""
+        """End Chromium in any state. No process and no folder of it is left."""
         if self._browser is not None:
             await _end_quietly(self._browser.close)
         if self._watch >= 0:
@@ -207,14 +208,14 @@ def _listen_here() -> tuple[int, socket.socket]:
 
 
 async def _end_quietly(end: Callable[[], Awaitable[None]]) -> None:
-    """An ending that fails or hangs is no reason not to go on ending."""
+    """Run one step of the end. If it fails or hangs, the next steps still run."""
     with contextlib.suppress(PlaywrightError, RemitError, TimeoutError):
         async with asyncio.timeout(END_SECONDS):
             await end()
 
 
 def _end(pid: int, watch: int) -> None:
-    """Its process group is its own, since the driver detaches it: whatever is left of it goes too."""
+    """End Chromium's process group. The driver gives it a group of its own, so all its processes end."""
     ended = select.poll()
     ended.register(watch, select.POLLIN)
     if not ended.poll(END_SECONDS * 1_000):
@@ -225,12 +226,12 @@ def _end(pid: int, watch: int) -> None:
 
 
 def _start_error(problem: PlaywrightError) -> EnvironmentFailureError:
-    """Of its log, the lines that a person can do something about."""
+    """Build the error from those lines of the log that a person can act on."""
     lines = [line.strip(" -") for line in problem.message.splitlines()]
     relevant = [line for line in lines if "[err]" in line or "sandbox" in line.lower()]
-    message = " ".join(relevant[:3]) or (lines[0] if lines else "no word from it")
+    message = " ".join(relevant[:3]) or (lines[0] if lines else "it gave no reason")
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         f"Chromium did not start: {message}",
-        next_step="Start it by hand as the same user and see what it says; `remit doctor` tells more.",
+        next_step="Run `remit doctor`, or start Chromium by hand as the same user and read its messages.",
     )

@@ -1,9 +1,9 @@
-// Runs in the page's own world, before any script of it: knows whether the page has put something off that an action
-// of the agent set off, such as a timer of a debounced form, or a request whose answer leads to the next one.
+// Runs in the page's own world, before any script of it. It records whether the page has deferred work because of an
+// action of the agent, such as a timer of a debounced form, or a request whose answer causes the next one.
 //
-// It is a hint, so that an action waits for what it causes. A page that lies to it only has the action wait longer, up
-// to the limit, or not wait; nothing is allowed or sent because of it. Followed are timers, animation frames, fetch,
-// XMLHttpRequest and workers; nothing else.
+// This is a hint, so that an action waits for its consequences. If a page falsifies it, the action only waits longer, up
+// to the limit, or does not wait. No request is allowed or sent because of it. It follows timers, animation frames,
+// fetch, XMLHttpRequest and workers, and nothing else.
 (name, mostMilliseconds) => {
   const world = globalThis;
   if (typeof world.setTimeout !== "function" || typeof world.document !== "object") return;
@@ -13,12 +13,12 @@
   const MOST_LINKS = 50, MOST_FRAMES = 3, WORKER_MILLISECONDS = 500, INPUTS = ["pointerdown", "mousedown", "pointerup",
     "mouseup", "click", "auxclick", "dblclick", "keydown", "keyup", "beforeinput", "input", "change", "submit"];
 
-  // How far what runs now is from an action: 0 if it has nothing to do with one.
+  // The number of steps from an action to the running code: 0 if no action caused it.
   let link = 0, hops = 0;
   const waiting = new Set(), timers = new Map(), frames = new Map();
 
-  // A script may call another document of the same site, whose timers are its own: so they look at each other. What is
-  // of another site throws.
+  // A script may call another document of the same site, which has timers of its own. So the documents ask each other.
+  // A document of another site throws.
   const KEY = Symbol.for(name), near = () => {
     const inner = Array.from({ length: Math.min(world.length, 20) }, (_, number) => world[number]);
     for (const other of [world.parent, world.top, ...inner]) {
@@ -32,7 +32,8 @@
   Object.defineProperty(world, KEY, { value: () => link });
   const here = () => link || near();
 
-  // What is set off is over when the task is, its promises included. There is no event for that: two messages later.
+  // The work of a step ends with its task and the promises of that. There is no event for this end, so two messages are
+  // sent after it.
   const channel = new MessageChannel();
   const post = channel.port2.postMessage.bind(channel.port2);
   channel.port1.onmessage = () => { if (--hops > 0) post(0); else link = 0; };

@@ -1,4 +1,4 @@
-"""Paints on a picture of a page, in a page of its own: the page that was pictured sees nothing of it."""
+"""Painting on a picture of a page. It is done in a separate page, so that the pictured page cannot see it."""
 
 import asyncio
 import base64
@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page
 from remit.browser.chromium.types import Box
 
 _NOWHERE: Final = "http://127.0.0.1:9"
-"""Its context has no way out, and needs none."""
+"""A proxy address where nothing listens, because the context of the painter needs no network."""
 
 _PAINT: Final = """async ({ picture, hidden, outline }) => {
   const raw = atob(picture), bytes = new Uint8Array(raw.length);
@@ -34,7 +34,7 @@ _PAINT: Final = """async ({ picture, hidden, outline }) => {
 
 
 class Painter:
-    """One for all sessions of a browser; made when it is first needed."""
+    """The painter of a browser, for all its sessions. Its page is made when it is first needed."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -42,7 +42,7 @@ class Painter:
         self._guard = asyncio.Lock()
 
     async def paint(self, picture: bytes, hidden: Sequence[Box], outline: Box | None) -> bytes:
-        """The same picture with these boxes filled, and that one outlined. Boxes are in its own pixels."""
+        """Return the picture with these boxes filled and that one outlined. Boxes are in the picture's pixels."""
         async with self._guard:
             if self._page is None or self._page.is_closed():
                 context = await self._browser.new_context(

@@ -1,4 +1,4 @@
-"""Chromium's processes of pages as the machine sees them: which of them never rest, and how much memory each has."""
+"""Chromium's processes of pages as the machine reports them: which of them never rest, and how much memory each has."""
 
 import os
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ class RendererState(NamedTuple):
     pid: int
     resident_bytes: int
     running: frozenset[int]
-    """Those of its threads that run, or would if a processor were free. How fast the machine is does not matter."""
+    """The threads that run, or would run if a processor were free. So the speed of the machine does not matter."""
 
 
 class BusyThreads:
-    """For how many looks in a row each thread has never rested."""
+    """The number of samples in a row in which each thread was busy."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[int, int], int] = {}
@@ -33,12 +33,12 @@ class BusyThreads:
         self._samples.clear()
 
     def processes(self, samples: int) -> set[int]:
-        """Those with a thread that was busy in each of so many looks."""
+        """Return the processes with a thread that was busy in each of the last so many samples."""
         return {pid for (pid, _), count in self._samples.items() if count >= samples}
 
 
 def read_renderers(browser_pid: int) -> list[RendererState]:
-    """All processes of pages below that one. What ends meanwhile is left out."""
+    """Return all processes of pages below that one. Processes that end meanwhile are omitted."""
     return [renderers for pid in _list_descendants(browser_pid) if (renderers := _read_renderer(pid)) is not None]
 
 
@@ -57,7 +57,7 @@ def _list_descendants(browser_pid: int) -> Iterator[int]:
 def _read_renderer(pid: int) -> RendererState | None:
     folder = _PROCESSES / str(pid)
     try:
-        # Chromium writes the words of its children again, with spaces between them.
+        # Chromium rewrites the command lines of its children, with spaces between the words.
         if _OF_PAGES not in (folder / "cmdline").read_bytes():
             return None
         resident = int((folder / "statm").read_text("ascii").split()[1]) * _PAGE_BYTES
@@ -71,7 +71,7 @@ def _read_renderer(pid: int) -> RendererState | None:
 
 
 def _read_stat(path: Path) -> list[str] | None:
-    """State, parent and so on: what follows the name of the program, which may hold anything."""
+    """Return the fields after the name of the program: state, parent and so on. The name may contain any text."""
     try:
         return path.read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

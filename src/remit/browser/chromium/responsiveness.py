@@ -1,4 +1,4 @@
-"""Whether a page answers, and how long it may take. A page that keeps its process busy for good is ended."""
+"""The check whether a page answers, and its time limits. A page that keeps its process busy without end is ended."""
 
 import asyncio
 import contextlib
@@ -12,20 +12,20 @@ from remit.browser.chromium.types import PageEndedError
 from remit.core.errors import Reason
 
 WORKER_FACTOR: Final = 6
-"""How many times longer than a page a worker may not answer: it may have something to compute."""
+"""How many times longer than a page a worker may stay silent, because it may have work to compute."""
 
 
 class PageTimeouts(NamedTuple):
     """How long a session waits, in seconds."""
 
     late: float = 5.0
-    """For what the page has put off because of an action."""
+    """For work that the page has deferred because of an action."""
     page: float = 10.0
     """For a page that does not answer, before it is ended."""
 
 
 async def all_responsive(sessions: Sequence[CDPSession], seconds: float) -> bool:
-    """Whether every one of these processes computes something within that time. One that is gone is no problem."""
+    """Whether each of these processes evaluates a script within that time. Processes that have ended are ignored."""
     request = {"expression": "1", "returnByValue": True}
     answers = {asyncio.ensure_future(session.send("Runtime.evaluate", request)) for session in sessions}
     try:
@@ -38,7 +38,7 @@ async def all_responsive(sessions: Sequence[CDPSession], seconds: float) -> bool
 
 
 async def is_worker_responsive(worker: Worker, seconds: float) -> bool:
-    with contextlib.suppress(PlaywrightError):  # it is gone
+    with contextlib.suppress(PlaywrightError):  # it has ended
         try:
             async with asyncio.timeout(seconds):
                 await worker.evaluate("1")
@@ -51,5 +51,5 @@ def unresponsive_error(timeouts: PageTimeouts) -> PageEndedError:
     return PageEndedError(
         Reason.TIMED_OUT,
         f"the page did not answer for {timeouts.page:g} seconds and was ended",
-        next_step="Navigate again, in this session: its cookies are still there.",
+        next_step="Navigate again in this session. Its cookies are still there.",
     )

@@ -1,4 +1,4 @@
-"""A picture of what a page shows, without the fields that hold something to be masked."""
+"""A picture of a page, with the fields that contain secrets hidden."""
 
 import base64
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from remit.core.errors import Reason, RefusedError
 
 
 class Shot(NamedTuple):
-    """A picture as it was taken, and what is still to be painted on it. Not to be shown to anybody."""
+    """A picture as it was taken, and the boxes still to be painted on it. It must not be shown to any person."""
 
     picture: bytes
     hidden: list[Box]
@@ -20,8 +20,8 @@ class Shot(NamedTuple):
 
 
 async def shoot(documents: Documents, part: Box | None, outline: Box | None) -> Shot:
-    """PNG, of what is in view or of a part of that. Fields are looked for before and after: one that moves is hidden
-    in both places. Limit: text that is in no field, or in a closed shadow root, is shown as it is.
+    """Take a PNG of the view or of a part of it. Fields are located before and after, so one that moves is hidden in
+    both places. Limit: text outside of fields, or in a closed shadow root, is shown.
     """
     clip = Box(0, 0, *VIEWPORT) if part is None else _within_view(part)
     before = await _secret_boxes(documents)
@@ -31,7 +31,7 @@ async def shoot(documents: Documents, part: Box | None, outline: Box | None) -> 
             "format": "png",
             "clip": {**clip._asdict(), "scale": 1},
             "captureBeyondViewport": False,
-            "optimizeForSpeed": True,  # it is painted on, or kept on this machine
+            "optimizeForSpeed": True,  # the size matters little, because the picture stays on this machine
         },
     )
     picture = base64.b64decode(answer["data"])
@@ -40,7 +40,7 @@ async def shoot(documents: Documents, part: Box | None, outline: Box | None) -> 
 
 
 async def finish(painter: Painter, shot: Shot) -> bytes:
-    """In a page of its own: the one that was pictured may have gone meanwhile."""
+    """Paint on the picture in a separate page, because the pictured page may have been left meanwhile."""
     if not shot.hidden and shot.outline is None:
         return shot.picture
     return await painter.paint(shot.picture, shot.hidden, shot.outline)
@@ -51,7 +51,7 @@ def _within_view(part: Box) -> Box:
     right, bottom = min(part.x + part.width, VIEWPORT[0]), min(part.y + part.height, VIEWPORT[1])
     if right - left < 1 or bottom - top < 1:
         raise RefusedError(
-            Reason.ELEMENT_MISSING, "the element has no place on the screen", next_step="Name another one."
+            Reason.ELEMENT_MISSING, "the element has no place on the screen", next_step="Name another element."
         )
     return Box(left, top, right - left, bottom - top)
 

@@ -1,4 +1,4 @@
-"""Which fields of a page hold something that no picture and no snapshot may show."""
+"""The fields of a page whose values no picture and no snapshot may show."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,14 +20,17 @@ _AUTOCOMPLETE: Final = {
 
 
 def is_hidden_in_pictures(kind: str, words: Sequence[str], value: str) -> bool:
-    """Besides those, a field with anything that is masked as text, such as an e-mail address: a picture cannot be."""
+    """Whether pictures hide a field. Besides secret fields, these are fields with text that would be masked, such as an
+    e-mail address, because a part of a picture cannot be masked as text can.
+    """
     return is_secret_field(kind, words, value) or mask_text(value) != value
 
 
 def is_secret_field(kind: str, words: Sequence[str], value: str = "") -> bool:
-    """By its type, by what its name, label or purpose say, and by what stands in it: a card number, a key.
+    """Whether a field is secret: by its type, its name, its label or its purpose, or by its value, such as a card
+    number or a key.
 
-    Limit: a field that is named after nothing and holds what looks like nothing is shown.
+    Limit: a field is shown if neither its name nor its value suggests a secret.
     """
     if secret_kind(kind, words, value) is not None:
         return True
@@ -40,7 +43,7 @@ def is_secret_field(kind: str, words: Sequence[str], value: str = "") -> bool:
 
 
 def secret_kind(kind: str, words: Sequence[str], value: str = "") -> Kind | None:
-    """What a field takes, by its type and by what its name, label or purpose say; None if they say nothing."""
+    """Return the kind of secret of a field, by its type, name, label or purpose. None if they suggest none."""
     if kind == "password":
         return Kind.PASSWORD
     if found := next((known for word in words if (known := kind_of_name(word))), None):

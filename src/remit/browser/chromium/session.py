@@ -1,8 +1,8 @@
-"""One session: one context of Chromium, one page in it, and what an action may do there.
+"""One session: one context of Chromium, one page in it, and the operations of an action on that page.
 
-Nothing is shared with another session. The page is never believed: it is looked at in a world of our own, dialogs are
-answered no, other windows are closed, downloads and file choosers come to nothing. Requests are not judged here: each
-of them has to pass the session's listener.
+No state is shared with another session. The page is never trusted. It is read in an isolated world. Dialogs are
+dismissed, other windows are closed, and downloads and file choosers are cancelled. Requests are not judged here: each
+one has to pass the session's listener.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 REASON_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
 PING_SECONDS: Final = 1.0
-"""How long a page may load before it is asked whether it is still there."""
+"""How long a page may load before Remit checks whether it still answers."""
 _DEFERRED_WORK_SCRIPT: Final = Path(__file__).with_name("put_off.js").read_text("utf-8")
 
 
@@ -75,8 +75,9 @@ async def new_session(
 
 
 class PageSession:
-    """All methods raise RefusedError(ELEMENT_MISSING) for an element that is not there once, in sight and free, and
-    EnvironmentFailureError where the page or the browser does not answer in time, or died.
+    """The page of one session. All methods raise RefusedError(ELEMENT_MISSING) for an element that is missing,
+    ambiguous, out of sight or covered. They raise EnvironmentFailureError if the page or the browser died or did not
+    answer in time.
     """
 
     def __init__(self, context: BrowserContext, painter: Painter, timeouts: PageTimeouts) -> None:
@@ -86,20 +87,20 @@ class PageSession:
         self._events = PageEventListener(context)
         self._is_closed = False
         self._bypasses_workers = False
-        """Whether pages are loaded without service workers of their sites: one may have kept a page from loading."""
+        """Whether pages are loaded without service workers of their sites, because one may have blocked a page."""
         self._page: Page
         self._documents: Documents
         self.timeouts = timeouts
         self.title = ""
-        """As of the last look at the whole page."""
+        """The title at the last read of the whole page."""
         self.has_pressed = False
-        """Whether the page may have received something of the action at work: it is never done again then."""
+        """Whether the page may have received a part of the running action. Then the action is never repeated."""
         self.has_deferred_work = False
-        """Whether the page said, when it last came to rest, that it has put something off that the action set off."""
+        """Whether the page had deferred work because of the action when it last came to rest."""
         self.may_stay_silent: Callable[[], bool] = lambda: False
-        """Whether the page may have a reason not to answer: a person is asked, or a server has not answered yet."""
+        """Whether the page may be silent for a reason: a person is asked, or a server has not answered yet."""
         self.ended_because = ""
-        """Why Remit has ended the page that was there, until the session is led to another one."""
+        """Why Remit has ended the page, until the session navigates to another one."""
 
     async def prepare(self) -> None:
         most = int(self.timeouts.late * 1_000)
@@ -107,7 +108,7 @@ class PageSession:
         await self._open_page(References())
 
     async def _open_page(self, references: References) -> None:
-        """A blank page in the place of the one that was there, if any. Cookies and the like are the context's."""
+        """Open a blank page in place of the old one, if any. Cookies stay, because the context holds them."""
         with self._events.changing_page():
             self._page = await self._context.new_page()
         cdp = await self._context.new_cdp_session(self._page)
@@ -128,28 +129,28 @@ class PageSession:
 
     @property
     def events(self) -> deque[PageEvent]:
-        """The last things that were noted."""
+        """The newest noted events."""
         return self._events.events
 
     @property
     def changing_requests(self) -> int:
-        """How many requests that may change something, or lead elsewhere, the page has made, as far as it tells."""
+        """The number of requests of the page that may change something or navigate, as far as Chromium reports them."""
         return self._events.changing_requests
 
     @property
     def requested_pages(self) -> deque[str]:
-        """Where the page itself, not a frame in it, was last to go, redirects included."""
+        """The latest addresses to which the page itself navigated, and not a frame in it, with redirects."""
         return self._events.requested_pages
 
     @property
     def is_navigating(self) -> bool:
-        """While it is, Chromium lets nobody look at the page: what is asked of it waits until it has arrived."""
+        """Whether the page is navigating. Chromium answers no call to the page until it has arrived."""
         return self._events.is_navigating
 
-    # --- what an action does -----------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------
 
     async def navigate(self, url: str, timeout: float) -> NavigationResult:  # noqa: ASYNC109 - each caller has its own
-        """To a page on the web; nothing else is one. Returns when it is loaded, or the time is over."""
+        """Open a page on the web. Other addresses are refused. Returns when it is loaded, or when the time is over."""
         if not url.lower().startswith(("http://", "https://")):
             raise RefusedError(
                 Reason.CONSTRAINT_VIOLATED,
@@ -175,7 +176,7 @@ class PageSession:
         if response is None:
             return NavigationResult(self._page.url, None, loaded)
         unreachable = ""
-        if response.headers.get("x-remit") == "failed":  # set by the way out, which takes it from what servers say
+        if response.headers.get("x-remit") == "failed":  # from the proxy, which removes it from answers of servers
             async with within(CALL_SECONDS, "read the notice"):
                 unreachable = (await response.text()).strip().removeprefix("Remit: ")[:500] or "no answer"
         return NavigationResult(self._page.url, response.status, loaded, unreachable)
@@ -188,7 +189,7 @@ class PageSession:
         await press(self._page, self._documents, info.found, element, info.point, self._note_press)
 
     async def type(self, element: Element, text: str) -> None:
-        """The text becomes what the field holds. Of a <select> it is the value or the label of an option."""
+        """Set the value of a field to the text. For a <select> it is the value or the label of an option."""
         info = await self._inspect(element, with_role=False)
         found = info.found
         async with within(CALL_SECONDS, f"type into {element}"):
@@ -206,25 +207,25 @@ class PageSession:
         if info.input_method == "never":
             raise ElementNeverFoundError(
                 Reason.ELEMENT_MISSING,
-                f"{element} takes no text",
-                next_step="Name a text field that can be changed, or a list.",
+                f"{element} does not accept text",
+                next_step="Name a text field or a list that can be changed.",
             )
-        if not done and info.input_method == "choose":  # which says so before it does anything
+        if not done and info.input_method == "choose":  # it fails before it changes anything
             self.has_pressed = False
             raise RefusedError(
                 Reason.ELEMENT_MISSING,
-                f"{element} did not take it",
+                f"{element} did not accept the value",
                 next_step="Give the value or the label of one option of the list that is not disabled.",
             )
         if not done:
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
-                f"{element} did not take the text, or changed it",
-                next_step="It is not typed again. Take a snapshot, and give a text that the field accepts.",
+                f"{element} did not accept the text, or changed it",
+                next_step="Remit does not type it again. Take a snapshot and give a text that the field accepts.",
             )
 
     async def submit(self, element: Element) -> None:
-        """By a press on it, if it submits a form by that; else the form it belongs to, as the Enter key would."""
+        """Submit the form: by a press on the element if that submits it, else as the Enter key would."""
         info = await self._inspect(element, with_role=False)
         if info.description.form is None:
             raise ElementNeverFoundError(
@@ -238,16 +239,17 @@ class PageSession:
             await call_on_element(info.found, "submit")
 
     async def wait_for_rest(self, timeout: float) -> bool:  # noqa: ASYNC109 - each caller has its own
-        """After what may have led elsewhere: until that page is loaded, or the time is over. Whether it is.
+        """Wait after a step that may have caused a navigation, until the page is loaded or the time is over. Returns
+        whether it is loaded.
 
-        What a script has put off is not waited for here: `has_deferred_work` says whether there is anything like
-        that. A page that is too busy to say it in time has not changed its mind: what it said before holds.
+        This does not wait for deferred work of scripts; `has_deferred_work` says whether there is some. If the page is
+        too busy to answer that in time, the last answer stays.
         """
         ends = asyncio.get_running_loop().time() + timeout
         with contextlib.suppress(EnvironmentFailureError):
             async with within(timeout, "load the page"):
-                # A form is sent a moment after its button was pressed: let the page do what it has before it. If it
-                # does go elsewhere, this has no answer until it is there.
+                # A form is sent a moment after its button was pressed, so the page first finishes its current work. If
+                # it navigates, this call is answered only after the arrival.
                 with contextlib.suppress(RefusedError):
                     self.has_deferred_work = await self._has_deferred_work()
                 await self._documents.drain_events()
@@ -256,12 +258,12 @@ class PageSession:
         return False
 
     async def _has_deferred_work(self) -> bool:
-        """Whether anything was put off, in any document of the page."""
+        """Whether any document of the page has deferred work."""
         answer = await call_in_document(await self._documents.top(), "rest", self._signal)
         if answer.get("value") is True:
             return True
         for document in await self._documents.inner():
-            with contextlib.suppress(RefusedError):  # that one has gone
+            with contextlib.suppress(RefusedError):  # that document has ended
                 if (await call_in_document(document, "rest", self._signal)).get("value") is True:
                     return True
         return False
@@ -270,7 +272,7 @@ class PageSession:
         self.has_pressed = True
 
     async def _load(self, ends: float) -> bool:
-        """Whether the page is loaded by then. One that does not answer meanwhile is not waited for."""
+        """Wait until the page is loaded. Returns whether it is. A page that does not answer is not waited for."""
         loop = asyncio.get_running_loop()
         while not await self._wait_for_load(min(PING_SECONDS, max(ends - loop.time(), 0.1))):
             await self.require_responsive()
@@ -285,7 +287,7 @@ class PageSession:
             return True
         return False
 
-    # --- what is looked at -------------------------------------------------------------------------------------------
+    # --- reading -----------------------------------------------------------------------------------------------------
 
     async def screenshot(self, element: Element | None = None, outline: Box | None = None) -> bytes:
         self._require_web()
@@ -297,7 +299,7 @@ class PageSession:
         return await self.finish(await self._shoot(part, outline))
 
     async def shoot(self, outline: Box | None) -> Shot:
-        """Only that part of it for which the page must be there."""
+        """Take the picture without the painting, for which the page is not needed."""
         self._require_web()
         return await self._shoot(None, outline)
 
@@ -316,7 +318,7 @@ class PageSession:
             return await take_snapshot(self._documents, part)
 
     async def content_hash(self) -> str:
-        """Of the whole page; see `read_page`. What its title is becomes known with it."""
+        """Return the hash of the whole page; see `read_page`. This also updates `title`."""
         self._require_alive()
         async with within(CALL_SECONDS, "read the page"):
             read = await read_page(self._documents)
@@ -324,30 +326,31 @@ class PageSession:
         return read.content_hash
 
     async def amounts(self, element: Element | None = None) -> list[PageAmount]:
-        """Shown in the form of the element, if there is one, and then those of the whole page."""
+        """Read the prices in the form of the element, if there is one, and then those of the whole page."""
         self._require_web()
         async with within(CALL_SECONDS, "read the page"):
             return await read_amounts(self._documents, element)
 
     async def navigation_reason(self, url: str) -> str | None:
-        """Why the page last asked to go there: formSubmissionGet, anchorClick, scriptInitiated and so on.
+        """Return why the page last navigated there: formSubmissionGet, anchorClick, scriptInitiated and so on.
 
-        None: it did not ask, as after a redirect; or it is in a frame of another site that had only just begun. The
-        request may be here before its reason: the browser is asked for a sign of life first, on the same line.
+        None if the page did not ask for it, as after a redirect, or if it is in a frame of another site that has just
+        begun. The request may arrive before its reason. So a call to the browser first waits for earlier events on the
+        same connection.
         """
         with contextlib.suppress(EnvironmentFailureError):
-            async with within(REASON_SECONDS, "hear why"):
+            async with within(REASON_SECONDS, "read the reason of a navigation"):
                 await self._documents.drain_events()
         return self._events.find_reason(url)
 
     # --- a page that does not answer ---------------------------------------------------------------------------------
 
     async def is_responsive(self, *, workers: bool = False) -> bool:
-        """Whether every process that shows a part of the page does what it is asked, within the session's patience.
+        """Whether every process that shows a part of the page answers within the session's time limit.
 
-        A page that goes elsewhere cannot be asked: Chromium keeps what is for it until it has arrived.
-        `may_stay_silent` tells whether it may still be waiting for its server. `workers`: asks its workers too, which
-        may take longer.
+        A page that is navigating cannot be asked, because Chromium holds back calls until it has arrived. Then
+        `may_stay_silent` says whether it may still wait for its server. `workers` also asks its workers, which may take
+        longer.
         """
         page = self._page
         if self._is_replaced(page) or self.may_stay_silent():
@@ -359,22 +362,22 @@ class PageSession:
         return all(answers) or self._is_replaced(page) or self.may_stay_silent()
 
     def _is_replaced(self, page: Page) -> bool:
-        """Whether it has died, or is being ended, or another one is in its place."""
+        """Whether the page has died, is being ended, or was replaced by another one."""
         return page is not self._page or self._events.is_dead
 
     async def require_responsive(self) -> None:
-        """PageEnded if the page does not answer; it has been ended then."""
+        """End the page and raise PageEndedError if it does not answer."""
         if not await self.is_responsive():
             raise await self.end_unresponsive()
 
     async def end_unresponsive(self) -> PageEndedError:
-        """End a page that did not answer. Returns what to say of it."""
+        """End a page that did not answer. Returns the error for it."""
         problem = unresponsive_error(self.timeouts)
         await self.end_page(problem.what)
         return problem
 
     async def end_page(self, why: str) -> None:
-        """The page's processes end, whatever they are busy with, its workers too. The session has a blank page then."""
+        """End the page's processes and its workers, however busy they are. The session then has a blank page."""
         old, references = self._page, self._documents.references
         self.ended_because = why
         self._events.is_dead = True
@@ -385,13 +388,13 @@ class PageSession:
             await self._open_page(references)
 
     async def _revive(self) -> None:
-        """A page whose process has died does not keep the session from going on."""
+        """Open a new page if the process of the old one has died, so that the session can go on."""
         if self._events.is_dead and not self._is_closed:
             await self.end_page("its process had ended")
         self._require_alive()
 
     async def close(self) -> None:
-        """Also if its page is stuck."""
+        """Close the session, even if its page is stuck."""
         self._is_closed = True
         self._events.is_dead = True
         with contextlib.suppress(PlaywrightError, TimeoutError):
@@ -399,7 +402,7 @@ class PageSession:
                 await self._context.close()
         self._events.end()
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- internal ----------------------------------------------------------------------------------------------------
 
     async def _inspect(self, element: Element, *, with_role: bool = True) -> ElementInfo:
         found = await self._find(element)
@@ -417,11 +420,13 @@ class PageSession:
             )
 
     def _require_web(self) -> None:
-        """A script may lead the page to an address that has no host, and so no rules: nothing is done there."""
+        """Refuse if the page is at an address without a host. A script can navigate there, and no rule applies to
+        it.
+        """
         self._require_alive()
         if not self._page.url.startswith(("http://", "https://")):
             raise RefusedError(
-                Reason.CONSTRAINT_VIOLATED, "the session is not at a page on the web", next_step="Navigate to one."
+                Reason.CONSTRAINT_VIOLATED, "the session is not at a page on the web", next_step="Navigate to a page."
             )
 
     async def _stop_loading(self) -> None:
@@ -430,8 +435,8 @@ class PageSession:
                 await self._documents.main.send("Page.stopLoading")
 
     async def _bypass_workers(self) -> None:
-        """End the session's service workers, whatever they do, and load pages without them from now on. One that is
-        stuck would keep each page of its site from loading, and a processor busy.
+        """End the session's service workers and load pages without them from now on. A stuck worker would block each
+        page of its site and keep a processor busy.
         """
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):

@@ -1,7 +1,7 @@
-"""The accessibility tree of a page, frames included, as an agent reads it: roles, names, values and references.
+"""The accessibility tree of a page with its frames, for an agent: roles, names, values and references.
 
-Roles and names are those that Chromium itself computes for a screen reader. What stands in a password field, or in any
-other that holds a secret, is never part of it. The tree is bounded: beyond that it says `truncated`.
+Chromium computes the roles and names for screen readers. The value of a password field, or of any other secret field,
+is never part of the tree. The size of the tree is limited; a larger one is marked `truncated`.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from remit.core.errors import Reason, RefusedError
 MOST_NODES: Final = 3_000
 MOST_TEXT: Final = 500
 DEEPEST: Final = 9
-"""Deeper ones are lifted to this level: a result may be only so deep, and a page may be as deep as it likes."""
+"""The deepest level of the tree. Deeper elements are moved up to it, because the depth of a result is limited."""
 MOST_FIELDS: Final = 500
 LARGE: Final = 5_000
-"""Elements of one document, from which on only a part of it is read."""
+"""The number of elements of one document above which only a part of it is read."""
 MOST_PARTS: Final = 800
 
 _TRANSPARENT: Final = frozenset({"generic", "none", "presentation", "InlineTextBox", "LineBreak", "LayoutTable"})
@@ -34,7 +34,7 @@ _STATES: Final = ("checked", "disabled", "expanded", "selected", "pressed", "req
 class _SnapshotState:
     documents: Documents
     inner: dict[tuple[str, int], FrameDocument]
-    """By the frame around and the <iframe> in it."""
+    """The document of each <iframe>, by the outer frame and the element."""
     nodes_left: int = MOST_NODES
     truncated: bool = False
     trees: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class _SnapshotState:
 
 
 async def take_snapshot(documents: Documents, part: FoundElement | None) -> dict[str, Any]:
-    """Of the page, or of one element and what is in it."""
+    """Take a snapshot of the page, or of one element with its content."""
     everything = await documents.all()
     reading = _SnapshotState(documents, await _find_owners(everything))
     await asyncio.gather(*(_read(reading, document) for document in everything))
@@ -58,7 +58,7 @@ async def take_snapshot(documents: Documents, part: FoundElement | None) -> dict
     if root is None:
         raise RefusedError(
             Reason.ELEMENT_MISSING,
-            "the accessibility tree of the page does not have this element",
+            "the accessibility tree of the page does not contain this element",
             next_step="Take a snapshot of the whole page.",
         )
     tree = _build_node(reading, document, nodes, root, 0)
@@ -86,15 +86,15 @@ async def _read(reading: _SnapshotState, document: FrameDocument) -> None:
         nodes = {node["nodeId"]: node for node in answer["nodes"]}
     reading.trees[document.frame_id] = nodes
     fields = [node for node in nodes.values() if _text(node, "role") in _FIELDS and _number(node) is not None]
-    # Beyond that many nobody looks at each: none of them shows its value.
+    # Fields above this number are not inspected, so none of them shows its value.
     reading.secret.update((document.frame_id, node["backendDOMNodeId"]) for node in fields[MOST_FIELDS:])
     await asyncio.gather(*(_mark_secret(reading, document, node) for node in fields[:MOST_FIELDS]))
 
 
 async def _read_parts(reading: _SnapshotState, document: FrameDocument) -> dict[str, Any]:
-    """Of a large document: one level, what can be used in it and what is a heading. The whole would take minutes."""
+    """Read one level of a large document: its usable elements and its headings. The whole tree would take minutes."""
     reading.truncated = True
-    await document.cdp.send("Accessibility.enable")  # else the whole tree is made anew for each of them
+    await document.cdp.send("Accessibility.enable")  # otherwise the whole tree is built again for each element
     try:
         parts = await call_in_document(document, "usable", MOST_PARTS, by_value=False)
         listed = await document.cdp.send(
@@ -115,7 +115,7 @@ async def _read_part(document: FrameDocument, handle: str) -> dict[str, Any] | N
 
 
 async def _mark_secret(reading: _SnapshotState, document: FrameDocument, node: dict[str, Any]) -> None:
-    """Whether a field is secret. Its attributes come from the browser, not from what scripts say of them."""
+    """Mark a field if it is secret. Its attributes come from the browser and not from scripts."""
     number = node["backendDOMNodeId"]
     answer = await document.cdp.send("DOM.describeNode", {"backendNodeId": number})
     listed = answer["node"].get("attributes", [])
@@ -129,7 +129,7 @@ async def _mark_secret(reading: _SnapshotState, document: FrameDocument, node: d
 def _build_node(
     reading: _SnapshotState, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
 ) -> list[dict[str, Any]]:
-    """Usually one; those of its children where it says nothing itself."""
+    """Build the nodes for one node of the tree: usually one, or those of its children if it has no content itself."""
     role = _text(node, "role")
     inner = reading.inner.get((document.frame_id, _number(node) or -1))
     is_shown = not node.get("ignored") and role not in _TRANSPARENT
@@ -147,7 +147,7 @@ def _build_node(
         rendered["url"] = mask_url(inner.url)[:MOST_TEXT]
         children = _build_frame(reading, inner, deeper)
     elif role in _FIELDS and not _is_list(role, node):
-        children = []  # what is in it is its value, once more
+        children = []  # they would repeat its value
     else:
         children = _build_children(reading, document, nodes, node, deeper)
     only = children[0] if len(children) == 1 else None
@@ -159,7 +159,7 @@ def _build_node(
 
 
 def _is_list(role: str, node: dict[str, Any]) -> bool:
-    """A <select>: its options are worth seeing, and no secret."""
+    """Whether a node is a <select>. Its options are useful and not secret."""
     return role == "combobox" and not any(prop["name"] == "editable" for prop in node.get("properties", []))
 
 
@@ -172,7 +172,7 @@ def _build_frame(reading: _SnapshotState, inner: FrameDocument, depth: int) -> l
 def _build_children(
     reading: _SnapshotState, document: FrameDocument, nodes: dict[str, Any], node: dict[str, Any], depth: int
 ) -> list[dict[str, Any]]:
-    # Nothing is passed over by recursion: a page may be nested deeper than Python goes.
+    # This loop is not recursive, because a page may be nested more deeply than Python's recursion limit.
     found: list[dict[str, Any]] = []
     waiting = [nodes[child] for child in reversed(node.get("childIds", [])) if child in nodes]
     while waiting:

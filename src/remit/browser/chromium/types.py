@@ -1,4 +1,4 @@
-"""What is said about a page: plain values, without a browser in them."""
+"""The data about a page: plain values without a reference to the browser."""
 
 from decimal import Decimal
 from typing import Literal, NamedTuple
@@ -8,9 +8,9 @@ from remit.masking.field_names import Kind
 
 
 class Element(NamedTuple):
-    """One of the two: a CSS selector, for the document of the page itself, or a reference from a snapshot.
+    """The name of an element: a CSS selector for the main document of the page, or a reference from a snapshot.
 
-    A selector sees neither into frames nor into shadow roots; a reference may be of an element there.
+    A selector finds no elements in frames or in shadow roots. A reference may name one.
     """
 
     selector: str | None = None
@@ -21,15 +21,15 @@ class Element(NamedTuple):
 
 
 class ElementNeverFoundError(RefusedError):
-    """No element, however often it is looked for: what was asked for is wrong, and not the moment."""
+    """Raised if a retry cannot find the element, because the request is wrong and not the time."""
 
 
 class PageEndedError(EnvironmentFailureError):
-    """The page's process has died, or it answered nothing and was ended. What was asked of it is not tried again."""
+    """Raised if the page's process died, or if the page did not answer and was ended. The call is not retried."""
 
 
 class Box(NamedTuple):
-    """In pixels, from the upper left of what the page shows."""
+    """A rectangle in pixels, from the upper left corner of the view."""
 
     x: float
     y: float
@@ -42,11 +42,11 @@ class Form(NamedTuple):
     action: str
     target: str
     fields: tuple[str, ...]
-    """Names of its fields, each once."""
+    """The names of its fields, each once."""
 
 
 class ElementDescription(NamedTuple):
-    """An element that is there once, visible, enabled, and that a press in its middle would hit."""
+    """An element that occurs once, is visible and enabled, and that a press in its middle would hit."""
 
     tag: str
     type: str
@@ -54,13 +54,15 @@ class ElementDescription(NamedTuple):
     name: str
     is_password: bool
     secret_kind: Kind | None
-    """What it takes, if its name or type says that this is a secret: a password, a card, a code."""
+    """The kind of secret that the element takes, by its name or type: a password, a card, a code. None for no
+    secret.
+    """
     words: tuple[str, ...]
-    """What the page calls it: its name, its id, its labels."""
+    """The page's names for it: its name, its id, its labels."""
     submits: bool
-    """Whether a click on it submits a form by itself. What the page's scripts do is not known before."""
+    """Whether a click on it submits a form without a script. The effect of the page's scripts is unknown before."""
     form: Form | None
-    """That a click would submit, with the button's own action and method; else the one it belongs to."""
+    """The form that a click would submit, with the button's own action and method, else the form of the element."""
     href: str | None
     outline: Box
     frame_url: str
@@ -74,9 +76,9 @@ class NavigationResult(NamedTuple):
     url: str
     status: int | None
     loaded: bool
-    """False: the page is there, and something of it was still loading when the time was over."""
+    """False if the page was opened and a part of it was still loading when the time was over."""
     unreachable: str = ""
-    """Why there is no page of the server's, but a notice of our own in its place."""
+    """Why Remit shows a notice of its own in place of the server's page."""
 
 
 PageEventKind = Literal[
@@ -85,14 +87,14 @@ PageEventKind = Literal[
 
 
 class PageEvent(NamedTuple):
-    """Something that a page tried and did not get, or that happened to it."""
+    """An event of a page: an attempt that Remit refused, or the end of the page."""
 
     kind: PageEventKind
     what: str
 
 
 class PageAmount(NamedTuple):
-    """A number with a currency in what the page shows."""
+    """An amount of money in the text of a page."""
 
     value: Decimal
     currency: str
