@@ -166,6 +166,8 @@ def test_a_state_below_somebody_elses_closed_folder_is_refused_by_its_owner(root
     state = str(tmp_path / "closed" / "state")
     done = subprocess.run([sys.executable, "-c", program, state], capture_output=True, text=True, check=True)
     what, where, next_step = done.stdout.splitlines()
-    assert what == "a folder above the state directory belongs to user 0, not to user 65534, and this user cannot read it"
+    assert what == (
+        "a folder above the state directory belongs to user 0, not to user 65534, and this user cannot read it"
+    )
     assert where == str(closed)
     assert "REMIT_STATE" in next_step

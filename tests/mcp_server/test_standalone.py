@@ -103,7 +103,9 @@ def test_a_length_in_two_ways_and_too_many_headers_are_refused(alone: Alone) -> 
         (None, ("Origin: https://evil.example",), 403),
     ],
 )
-def test_only_requests_for_this_host_are_answered(host: str | None, lines: tuple[str, ...], status: int, alone: Alone) -> None:
+def test_only_requests_for_this_host_are_answered(
+    host: str | None, lines: tuple[str, ...], status: int, alone: Alone
+) -> None:
     text = json.dumps(LIST)
     length = f"Content-Length: {len(text)}"
     sent = alone.sent(*alone.known, *lines, length, "Connection: close", "", "", body=text, host=host)

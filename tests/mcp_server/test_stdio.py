@@ -120,7 +120,9 @@ def test_a_revoked_token_is_refused_and_a_renewed_file_is_accepted(desked: Deske
         (("--http", "--token-file", "/nowhere"), None, "--token-file is for --stdio"),
     ],
 )
-def test_it_needs_a_valid_token_to_start(options: tuple[str, ...], token: str | None, said: str, desked: Desked) -> None:
+def test_it_needs_a_valid_token_to_start(
+    options: tuple[str, ...], token: str | None, said: str, desked: Desked
+) -> None:
     environ = {**os.environ, **desked.office.environ}
     environ.pop("REMIT_TOKEN", None)
     if token is not None:

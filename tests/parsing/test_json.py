@@ -45,9 +45,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
         pytest.param(b'{"a":1} x', Reason.MALFORMED, "not JSON", "line 1, column 9", id="trailing garbage"),
         pytest.param(b'{"a":1}{"a":1}', Reason.MALFORMED, "not JSON", "column 8", id="two documents"),
         # and their kin
-        pytest.param(
-            b'{"a":1,"b":{"c":1,\n"c":2}}', Reason.MALFORMED, "'c' twice", "line 2, column 1", id="twice"
-        ),
+        pytest.param(b'{"a":1,"b":{"c":1,\n"c":2}}', Reason.MALFORMED, "'c' twice", "line 2, column 1", id="twice"),
         pytest.param(b'{"a":1,"\\u0061":2}', Reason.MALFORMED, "'a' twice", "column 8", id="twice, escaped"),
         pytest.param(b'{"a":1,"a":{"b":1,"b":2}}', Reason.MALFORMED, "'b'", "column 19", id="twice, inner first"),
         pytest.param(b'{"a":"\xff"}', Reason.MALFORMED, "UTF-8", "byte 6", id="invalid UTF-8"),

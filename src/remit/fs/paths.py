@@ -98,9 +98,7 @@ def _require_one_meaning(part: str, path: str) -> None:
     For the kernel it is an ordinary name.
     """
     if ".." in part.split("\\"):
-        raise _refused(
-            "a component of this path has `..` beside a backslash", path, "Separate folders by a slash."
-        )
+        raise _refused("a component of this path has `..` beside a backslash", path, "Separate folders by a slash.")
     plain = unicodedata.normalize("NFKC", part)
     if "/" in plain or "\0" in plain or ".." in plain.split("\\"):
         raise _refused(

@@ -196,8 +196,7 @@ def _trusted(
 
 
 def _head_fault(head: LedgerHead, keyring: Keyring) -> tuple[RecordFault, str] | None:
-    """Return the fault of a head, if any. An unknown key gets its own text: the auditor may have received a wrong key.
-    """
+    """Return the fault of a head, if any. An unknown key gets its own text: the auditor may have a wrong key."""
     if all(key.key_id != head.key_id for key in keyring if key.role == "audit"):
         what = (
             f"the head was signed by another key ({head.key_id}) than the given one:"

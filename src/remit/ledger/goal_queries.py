@@ -57,8 +57,7 @@ NO_POSITION: Final = StepPosition("", None)
 
 
 def step_events(connection: Connection, tenant_id: str, correlation_id: str) -> list[Recorded]:
-    """Return all events of a goal in order. Returns none for a text that cannot be an id: databases refuse some texts.
-    """
+    """Return all events of a goal in order. None for a text that cannot be an id: databases refuse some texts."""
     if not (tenant_id + correlation_id).isprintable():
         return []
     return [

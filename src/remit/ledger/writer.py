@@ -138,8 +138,7 @@ class Batch:
         return entry
 
     def time_in(self, tenant_id: str) -> datetime:
-        """Return the time now, but never earlier than the newest entry: a clock set back revives no expired authority.
-        """
+        """Return the time, never earlier than the newest entry: a clock set back revives no expired authority."""
         newest = self._tip(tenant_id).created_at
         return max(self.clock(), parse_time(newest)) if newest else self.clock()
 
@@ -200,8 +199,7 @@ class Batch:
             counter.add(*labels)
 
     def insert(self, sql: str, values: tuple[Any, ...]) -> None:
-        """Insert one row. Raises EVIDENCE_INVALID if a guard or a foreign trigger prevents it: the tables were changed.
-        """
+        """Insert one row. Raises EVIDENCE_INVALID if a guard or a foreign trigger prevents it."""
         try:
             written = self.store.execute(sql, values)
         except GuardedTableError as problem:
@@ -302,8 +300,7 @@ def _tampered(what: str) -> EnvironmentFailureError:
 
 
 def _is_valid_at_a_glance(event: NewEntry, payload: bytes) -> bool:
-    """Whether the event is certainly valid. This is ten times faster than the contract. False means: ask the contract.
-    """
+    """Whether the event is certainly valid. Ten times faster than the contract. False means: ask the contract."""
     optional = (event.task_id, event.capability_id, event.actor)
     return (
         _is_id(event.tenant_id)

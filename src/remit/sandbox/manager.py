@@ -96,9 +96,7 @@ def import_paths(effects: Sequence[str], packages: Sequence[str] = ()) -> tuple[
         package = name.partition(".")[0]
         spec = importlib.util.find_spec(package)
         if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            raise UsageError(
-                Reason.MISUSE, f"there is no package {package!r}, which {why!r} needs", where="registry"
-            )
+            raise UsageError(Reason.MISUSE, f"there is no package {package!r}, which {why!r} needs", where="registry")
         for place in spec.submodule_search_locations or [spec.origin or ""]:
             found[str(Path(place).resolve().parent)] = None
     return tuple(found)

@@ -88,9 +88,7 @@ def test_a_person_logs_in_by_a_link_sees_a_new_plan_reads_it_and_approves_it(sta
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
 
 
-def test_an_approved_plan_is_applied_and_rolled_back_although_a_file_changed_since(
-    stage: Stage, window: Open
-) -> None:
+def test_an_approved_plan_is_applied_and_rolled_back_although_a_file_changed_since(stage: Stage, window: Open) -> None:
     file = stage.write("src/rates.py")
     proposal = stage.approved(
         "rates",
@@ -160,9 +158,7 @@ def test_a_plan_with_folded_files_is_approved_by_a_tick_that_states_the_count_or
     assert states == ["APPROVED", "APPROVED"]
 
 
-def test_exceptions_are_ticked_and_a_changed_file_needs_a_new_preview(
-    stage: Stage, window: Open
-) -> None:
+def test_exceptions_are_ticked_and_a_changed_file_needs_a_new_preview(stage: Stage, window: Open) -> None:
     stage.write("src/app.py")
     proposal = stage.propose(
         "deploying",
@@ -203,9 +199,7 @@ def test_exceptions_are_ticked_and_a_changed_file_needs_a_new_preview(
     expect(page.locator("h1 + .row").get_by_text("void")).to_be_visible()
 
 
-def test_a_stale_page_says_so_and_its_form_never_gets_the_digest_of_another_diff(
-    stage: Stage, window: Open
-) -> None:
+def test_a_stale_page_says_so_and_its_form_never_gets_the_digest_of_another_diff(stage: Stage, window: Open) -> None:
     stage.write("pay.txt", "to: ACME\namount: 10 two\n")
     proposal = stage.propose("pay", replaced("pay", "pay.txt", "two", "2"))
     page = window("eve", "approver")
@@ -309,9 +303,7 @@ def test_a_call_is_labelled_as_one_and_its_page_shows_the_outcome_without_a_relo
     expect(page.locator("tbody tr")).to_contain_text("crm.set_discount: SUCCESS, effect done")
 
 
-def test_recently_closed_requests_show_when_they_were_decided_withdrawn_or_applied(
-    stage: Stage, window: Open
-) -> None:
+def test_recently_closed_requests_show_when_they_were_decided_withdrawn_or_applied(stage: Stage, window: Open) -> None:
     ended = {"done-deal": stage.approved("done-deal", created("x", "docs/done-deal.md", "x\n"))}
     assert stage.desk.plans.apply(ADMIN, ended["done-deal"].proposal_id, 20).state == "APPLIED"
     ended["taken-away"] = stage.propose("taken-away", created("x", "docs/away.md", "x\n"))

@@ -57,9 +57,7 @@ class BrowserRowsCheck:
                 self._report(RecordFault.ROW_EDITED, seq, f"token {jti!r} differs from its entry")
         for jti, seq, kind, correlation in self._connection.stream(_REVOCATIONS, (self._tenant_id,)):
             if (kind, correlation) != ("token.revoked", jti):
-                self._report(
-                    RecordFault.ROW_EDITED, seq, f"the revocation of token {jti!r} differs from its entry"
-                )
+                self._report(RecordFault.ROW_EDITED, seq, f"the revocation of token {jti!r} differs from its entry")
         for row in self._connection.stream(_APPROVALS, (self._tenant_id,)):
             if not _is_recorded(row):
                 self._report(RecordFault.ROW_EDITED, row[-6], f"approval request {row[1]!r} differs from its entries")

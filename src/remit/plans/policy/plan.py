@@ -59,9 +59,7 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
         denials += uncovered((), needed, approvals)
     if denials:
         return PolicyDecision(denials=tuple(denials))
-    return PolicyDecision(
-        (f"each of {len(plan.action_plan)} actions is known here, and every path is below the root",)
-    )
+    return PolicyDecision((f"each of {len(plan.action_plan)} actions is known here, and every path is below the root",))
 
 
 def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:

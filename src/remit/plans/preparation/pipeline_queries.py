@@ -112,8 +112,7 @@ class QueryFiles:
 
 
 def merge_answers(answers: Sequence[DuckdbAnswer]) -> DuckdbAnswer:
-    """Merge the answers of several texts into one: statements are numbered consecutively, and the last rows are shown.
-    """
+    """Merge the answers of several texts into one. Statements are numbered on, and the last rows are shown."""
     statements: list[ToldStatement] = []
     texts: list[str] = []
     unseen: list[tuple[int, str]] = []

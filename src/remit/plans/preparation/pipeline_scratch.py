@@ -261,8 +261,7 @@ class PipelineScratch:
     # --- taking from it
 
     def collect_output(self, path: str, mode: int) -> PipelineOutput:
-        """Open and hash the file that the pipeline left under this name. PIPELINE_FAILED for anything but a plain file.
-        """
+        """Open and hash the file that the pipeline left here. PIPELINE_FAILED for anything but a plain file."""
         place = Located(str(self.path), *_split(path))
         try:
             with opened(place.base, place.parents, where=path) as folder, ExitStack() as undo:

@@ -66,9 +66,7 @@ class SqlOnCopies:
             raise problem if before is not None else _explain_missing_database(problem) from None
         if not answer.changed:
             if before is None:
-                raise missing(
-                    working_copy.place.path, "there is no such database, and no statement creates one"
-                )
+                raise missing(working_copy.place.path, "there is no such database, and no statement creates one")
             require_hash(step.expected_after, before, working_copy.place.path)
             return self._record_preview(
                 step._replace(move="modify", before=before, after=before, unchanged=True), action, answer

@@ -185,8 +185,7 @@ def _simulated(
 
 
 def _reject_refused_paths(steps: Iterable[PlanStep]) -> None:
-    """Refuse the whole plan for a link, a mount point or a file with a second name. It is not a failure of one action.
-    """
+    """Refuse the whole plan, not only one action, for a link, a mount point or a file with a second name."""
     for step in steps:
         if step.problem is not None and step.problem["reason"] == Reason.PATH_REFUSED:
             details = {name: step.problem[name] for name in ("where", "next_step")}
@@ -269,8 +268,7 @@ def _bound(state: State) -> dict[str, str]:
 
 
 def _files_to_scan(prepared: PreparedAll) -> dict[str, int]:
-    """Return the files that pipelines left, except databases. They may hold anything. SQL scans its saved rows itself.
-    """
+    """Return the files that pipelines left, except databases. SQL scans its saved rows itself."""
     sources = (step for step in prepared.steps if step.action_type == "PIPELINE_RUN" and not is_marked(step))
     return {step.source: prepared.descriptors[step.source] for step in sources if step.source}
 

@@ -37,9 +37,7 @@ def assets() -> dict[str, Asset]:
 def serve_asset(request: Request, name: str) -> Response:
     asset = assets().get(name)
     if asset is None:
-        raise RefusedError(
-            Reason.STATE_MISSING, "there is no such file", where="/static", next_step="Open /inbox."
-        )
+        raise RefusedError(Reason.STATE_MISSING, "there is no such file", where="/static", next_step="Open /inbox.")
     headers = {"ETag": asset.tag, "Cache-Control": "no-cache", "Content-Type": asset.media}
     if request.headers.get("if-none-match") == asset.tag:
         return Response(status_code=304, headers=headers)

@@ -43,9 +43,7 @@ async def _read(request: Request) -> FormFields:
         raise _unreadable("its content type is not that of a form")
     raw = await request.body()
     if len(raw) > MOST_BYTES:
-        raise RefusedError(
-            Reason.TOO_LARGE, "the form is too large", where="body", next_step="Send less at once."
-        )
+        raise RefusedError(Reason.TOO_LARGE, "the form is too large", where="body", next_step="Send less at once.")
     try:
         fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError:

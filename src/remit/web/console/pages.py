@@ -63,9 +63,7 @@ NOTICES: Final[dict[str, Notice]] = {
     "revoked": Notice("Revoked. The token cannot be used any more."),
     "promoted": Notice("Promoted. Users of that tenant can request it now."),
     "retired": Notice("Retired. Users can no longer request it."),
-    "ended": Notice(
-        "Your session has ended, so your request was not carried out. Log in and send it again.", "care"
-    ),
+    "ended": Notice("Your session has ended, so your request was not carried out. Log in and send it again.", "care"),
     "removed": Notice("Removed. All sessions of that person have ended."),
 }
 
