@@ -219,7 +219,7 @@ def _base_over_the_state(sound_workspace: SoundWorkspace) -> None:
         (_open_store_file, "state directory", "open to others (mode 0666)", "chmod -R go-rwx"),
         (_outdated_store, "tables", "the store lacks migration 0001", "remit migrate"),
         (_newer_store, "tables", "newer than this program", "Update Remit"),
-        (_store_of_other_tables, "tables", "differs from the one this store was built with", "backup"),
+        (_store_of_other_tables, "tables", "differs from the one that built this store", "backup"),
         (_lost_guard, "guards", "lost its guard ledger_entries_no_delete", "remit ledger verify"),
         (_entry_from_the_future, "clock and ledger", "behind the ledger's newest entry", "remit clock accept"),
         (_entry_without_a_time, "clock and ledger", "ValueError", ""),

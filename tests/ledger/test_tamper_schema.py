@@ -76,7 +76,7 @@ def test_a_view_in_the_place_of_a_table_is_named(world: World) -> None:
     world.attacker.drop_guards()
     world.attacker.run("ALTER TABLE ledger_entries RENAME TO elsewhere")
     world.attacker.run("CREATE VIEW ledger_entries AS SELECT * FROM elsewhere WHERE seq <> 2")
-    assert "table ledger_entries is gone" in changes(world)
+    assert "table ledger_entries is missing" in changes(world)
     assert (RecordFault.MISSING, "acme", 2) in world.found()
 
 
@@ -84,8 +84,8 @@ def test_a_dropped_index_is_named(world: World) -> None:
     for name in ("agent_execution_ledger_idempotency", "agent_execution_ledger_plan"):
         world.attacker.run(f"DROP INDEX {name}")
     assert changes(world) == [
-        "index agent_execution_ledger.agent_execution_ledger_idempotency is gone",
-        "index agent_execution_ledger.agent_execution_ledger_plan is gone",
+        "index agent_execution_ledger.agent_execution_ledger_idempotency is missing",
+        "index agent_execution_ledger.agent_execution_ledger_plan is missing",
     ]
 
 
@@ -100,7 +100,7 @@ def test_an_index_made_again_without_its_uniqueness_is_named(world: World) -> No
 
 def test_an_index_that_would_refuse_honest_entries_is_named(world: World) -> None:
     world.attacker.run("CREATE UNIQUE INDEX quiet ON ledger_entries (kind)")
-    assert changes(world) == ["index ledger_entries.quiet is not Remit's"]
+    assert changes(world) == ["index ledger_entries.quiet was not made by Remit"]
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])
@@ -133,7 +133,7 @@ def test_what_another_program_put_into_the_file_is_named_and_the_ledger_is_not_o
     found = [one.what for one in world.verify().findings]
     assert any(name.split()[1] in what for what in found), found
     for refused in (world.reopen, lambda: migrate(world.store, world.clock)):
-        with pytest.raises(EnvironmentFailureError, match=f"holds what Remit did not make: .*{name}") as caught:
+        with pytest.raises(EnvironmentFailureError, match=f"objects that Remit did not make: .*{name}") as caught:
             refused()
         assert caught.value.reason is Reason.EVIDENCE_INVALID
         assert "remit ledger verify" in caught.value.next_step
@@ -163,22 +163,22 @@ def test_the_statistics_of_sqlite_itself_are_no_finding(world: World) -> None:
 @pytest.mark.parametrize(
     "statement, said",
     [
-        ("ALTER TABLE claims DROP CONSTRAINT claims_pkey", "constraint claims.claims_pkey is gone"),
+        ("ALTER TABLE claims DROP CONSTRAINT claims_pkey", "constraint claims.claims_pkey is missing"),
         ("ALTER TABLE ledger_entries ALTER payload DROP NOT NULL", "column ledger_entries.payload was changed"),
         (
             "ALTER TABLE ledger_entries DROP CONSTRAINT ledger_entries_seq_check",
-            "constraint ledger_entries.ledger_entries_seq_check is gone",
+            "constraint ledger_entries.ledger_entries_seq_check is missing",
         ),
         (
             "ALTER TABLE ledger_entries ALTER actor TYPE text COLLATE pg_catalog.default",
             "column ledger_entries.actor was changed",
         ),
         ("ALTER TABLE ledger_entries ALTER actor SET DEFAULT 'x'", "column ledger_entries.actor was changed"),
-        ("ALTER TABLE ledger_heads ADD note text", "column ledger_heads.note is not Remit's"),
+        ("ALTER TABLE ledger_heads ADD note text", "column ledger_heads.note was not made by Remit"),
         ("ALTER TABLE ledger_heads ENABLE ROW LEVEL SECURITY", "table ledger_heads was changed"),
         ("ALTER TABLE ledger_heads FORCE ROW LEVEL SECURITY", "table ledger_heads was changed"),
         ("ALTER TABLE ledger_heads SET UNLOGGED", "table ledger_heads was changed"),
-        ("CREATE POLICY hide ON ledger_entries USING (seq <> 2)", "policy ledger_entries.hide is not Remit's"),
+        ("CREATE POLICY hide ON ledger_entries USING (seq <> 2)", "policy ledger_entries.hide was not made by Remit"),
         ("CREATE TABLE more () INHERITS (ledger_entries)", "table ledger_entries was changed"),
     ],
 )
@@ -191,7 +191,7 @@ def test_a_weakened_table_is_named_on_postgresql(world: World, statement: str, s
 def test_a_dropped_table_is_a_finding_and_no_failure(world: World) -> None:
     world.append("acme", 2)
     world.attacker.run("DROP TABLE ledger_heads")
-    assert "table ledger_heads is gone" in changes(world)
+    assert "table ledger_heads is missing" in changes(world)
     assert RecordFault.STORE_DAMAGED in world.faults()
 
 

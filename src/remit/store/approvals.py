@@ -1,4 +1,4 @@
-"""Rows about questions to a person: in and out, and what of a row never changes."""
+"""Rows of approval requests: read, insert and move them. Some columns of a row never change."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -11,7 +11,7 @@ from remit.store.connection import Connection
 
 
 class ApprovalRow(NamedTuple):
-    """In column order. From `tenant_id` to `expires_at` it never changes."""
+    """One row, in column order. The columns from `tenant_id` to `expires_at` never change."""
 
     tenant_id: str
     approval_id: str
@@ -34,7 +34,7 @@ class ApprovalRow(NamedTuple):
 
     @property
     def bound_digest(self) -> str:
-        """Of all that was asked. The ledger's entries carry it, so that a row which was changed is noticed."""
+        """The digest of the request as it was made. The ledger's entries carry it, so that a changed row is noticed."""
         return digest(dict(zip(_BOUND, self, strict=False)))
 
     @property
@@ -47,8 +47,8 @@ class ApprovalRow(NamedTuple):
         except ValueError:
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
-                "this question is not as Remit wrote it",
-                where=f"question {self.approval_id}",
+                "this approval request is not as Remit wrote it",
+                where=f"approval request {self.approval_id}",
                 next_step="Keep the database as it is and run `remit ledger verify`.",
             ) from None
 
@@ -80,11 +80,11 @@ KIND_OF: Final[dict[ApprovalState, str]] = {
     "VOID": "approval.voided",
     "USED": "approval.used",
 }
-"""Which entry of the ledger each step has."""
+"""The kind of ledger entry for each state."""
 OPEN: Final[frozenset[ApprovalState]] = frozenset({"PENDING", "APPROVED"})
-"""States that something can still come of."""
+"""States in which an approval request can still have an effect."""
 _BOUND: Final = ApprovalRow._fields[: ApprovalRow._fields.index("requested_seq")]
-"""What was asked: it never changes."""
+"""The columns of the request itself. They never change."""
 _COLUMNS: Final = ", ".join(ApprovalRow._fields)
 _INSERT: Final = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({', '.join('?' * len(ApprovalRow._fields))})"
 _FIND: Final = f"SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND approval_id = ?"
@@ -115,21 +115,23 @@ def find_row(connection: Connection, tenant_id: str, approval_id: str) -> Approv
 
 
 def newest_same(connection: Connection, request: ApprovalRow, since: str, until: str) -> ApprovalRow | None:
-    """The last question about the very same thing, of the same token, in that time."""
+    """Return the newest request of the same token for the same action, made in this period."""
     about = (request.action_id, request.action_digest, request.request_digest, request.token_jti)
     row = connection.one(_SAME, (request.tenant_id, since, until, *about))
     return ApprovalRow(*row) if row else None
 
 
 def last_step_at(connection: Connection, row: ApprovalRow) -> str:
-    """When the entry of its last step was recorded."""
+    """Return the time of the ledger entry of its last step."""
     found = connection.one(_ENTRY_TIME, (row.tenant_id, row.entry_seq))
     return str(found[0]) if found else row.created_at
 
 
 def was_moved_on(connection: Connection, row: ApprovalRow) -> bool:
-    """Whether the ledger knows of a step that the row does not: the second witness. Where it was asked is to be checked
-    by whoever calls; of where it stands now nobody but the row says anything, so that is not believed.
+    """Return whether the ledger records a step that the row does not have. The ledger is a second, independent source.
+
+    The caller verifies the entry of the request itself. The place of the last step is in the row only, so it is not
+    used here.
     """
     named = f'%"approval_id":"{row.approval_id}"%'
     steps = {kind for (kind,) in connection.rows(_LATER, (row.tenant_id, row.action_id, row.requested_seq, named))}
@@ -137,7 +139,7 @@ def was_moved_on(connection: Connection, row: ApprovalRow) -> bool:
 
 
 def rows_beginning(connection: Connection, tenant_id: str, prefix: str) -> list[ApprovalRow]:
-    """At most ten: those that wait first, then the newest."""
+    """Return at most ten rows: pending ones first, then the newest."""
     return [ApprovalRow(*row) for row in connection.rows(_BEGINS, (tenant_id, prefix, prefix + "g"))]
 
 
@@ -146,7 +148,7 @@ def pending_rows_beginning(connection: Connection, tenant_id: str, prefix: str) 
 
 
 def open_rows(connection: Connection, tenant_id: str) -> Iterator[ApprovalRow]:
-    """The oldest first."""
+    """Return the open rows, the oldest first."""
     return (ApprovalRow(*row) for row in connection.rows(_OPEN, (tenant_id,)))
 
 
@@ -158,6 +160,6 @@ def newest_rows(
 
 
 def move_row(connection: Connection, old: ApprovalRow, new: ApprovalRow) -> bool:
-    """From the state it was read in; False if somebody else was faster."""
+    """Change the row if it still has the state in which it was read. Return False if another process was faster."""
     changed = (new.state, new.decided_by, new.decided_at, new.reason, new.entry_seq)
     return connection.execute(_MOVE, (*changed, old.tenant_id, old.approval_id, old.state)) == 1

@@ -1,8 +1,8 @@
-"""Idempotency: who may do a thing, decided once, by one row.
+"""Idempotency: one row decides which process does the work.
 
-A claim is won by inserting the row; everybody else is told what stands there. The winner's outcome is stored with the
-claim, in the transaction that records it, and is what every later caller gets, byte for byte. A claim carries a token:
-whoever lost it to recovery (a paused process that wakes up late) can no longer finish it.
+A process acquires a claim by inserting the row. Every other caller gets the row as it is. The outcome is stored with
+the claim, in the transaction that records it. Every later caller gets that outcome, byte for byte. A claim carries a
+token. A process that lost its claim to recovery (a paused process that wakes up late) can no longer finish it.
 """
 
 import secrets
@@ -16,7 +16,7 @@ from remit.store.connection import Connection, Row
 from remit.store.process_identity import NO_OWNER, this_process
 
 NO_CHECKPOINT: Final = "{}"
-"""There is nothing to go back to."""
+"""A checkpoint with nothing to undo."""
 
 _INSERT = """INSERT INTO claims (tenant_id, scope, key, request_digest, correlation_id, checkpoint, owner, claim_token,
     claimed_at, state)
@@ -43,7 +43,7 @@ class ClaimKey:
 
 @dataclass(frozen=True, slots=True)
 class ClaimAcquired:
-    """This caller, and nobody else, does the work."""
+    """A claim that this caller, and no other, now holds. It does the work."""
 
     key: ClaimKey
     token: str
@@ -51,7 +51,7 @@ class ClaimAcquired:
 
 @dataclass(frozen=True, slots=True)
 class ClaimHeld:
-    """Somebody else claimed it and has not finished."""
+    """A claim that another caller holds and has not finished."""
 
     key: ClaimKey
     owner: str = field(default="", compare=False)
@@ -59,18 +59,18 @@ class ClaimHeld:
     request_digest: str = field(default="", compare=False)
     correlation_id: str = field(default="", compare=False)
     checkpoint: str = field(default=NO_CHECKPOINT, compare=False, repr=False)
-    """The way back, as whoever claimed it wrote it down. To be believed only if the ledger's intent says the same."""
+    """The data for undoing, as the claiming process stored it. Trust it only if the ledger's intent says the same."""
     claimed_at: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimCompleted:
-    """It was done before; this is what came of it."""
+    """A completed claim with its stored outcome."""
 
     key: ClaimKey
     result: str
     outcome_seq: int = field(default=0, compare=False)
-    """Which ledger entry recorded it."""
+    """The place of the ledger entry that records it."""
     request_digest: str = field(default="", compare=False)
     correlation_id: str = field(default="", compare=False)
     checkpoint: str = field(default=NO_CHECKPOINT, compare=False, repr=False)
@@ -86,13 +86,14 @@ def claim(
     checkpoint: str = NO_CHECKPOINT,
     token: str = "",
 ) -> ClaimAcquired | ClaimHeld | ClaimCompleted:
-    """Win the key, or learn who did. The same key for another request is refused.
+    """Acquire the key, or return the claim that exists. The same key with another request is refused.
 
-    `token` (from `new_token`) is for a caller that must know it even if it is interrupted before this returns.
+    `token` (from `new_token`) is for a caller that must know its token even if it is interrupted before this returns.
 
-    The checkpoint is kept with the claim, so that whoever finds it unfinished knows what was there before.
+    The checkpoint is stored with the claim. A process that finds the claim unfinished learns from it what was there
+    before.
     """
-    # Looked up first: SQLite's guard against REPLACE stops every insert of a key that is there.
+    # First look it up: SQLite's guard against REPLACE stops every insert of a key that exists.
     found = find_claim(connection, key, request_digest)
     if found is not None:
         return found
@@ -105,31 +106,31 @@ def claim(
         return ClaimAcquired(key, token)
     found = find_claim(connection, key, request_digest)
     if found is None:
-        raise AssertionError("a claim that conflicted is not there")
+        raise AssertionError("the claim that caused a conflict is missing")
     return found
 
 
 def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> ClaimHeld | ClaimCompleted | None:
-    """What stands under a key, without claiming it. The same key for another request is refused."""
+    """Return the claim of this key, without acquiring it. The same key with another request is refused."""
     found = read_claim(connection, key)
     if found is not None and found.request_digest != request_digest:
         raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
-            "this id was used before for a different request",
+            "this id was already used for a different request",
             where=f"{key.scope} {key.key}",
-            next_step="Give the new request an id of its own.",
+            next_step="Give the new request its own id.",
         )
     return found
 
 
 def read_claim(connection: Connection, key: ClaimKey) -> ClaimHeld | ClaimCompleted | None:
-    """What stands under a key, whatever was asked for."""
+    """Return the claim of this key, for any request."""
     row = connection.one(_FIND, (key.tenant_id, key.scope, key.key))
     return None if row is None else _from_row(row)
 
 
 def unfinished(connection: Connection, scope: str) -> Iterator[ClaimHeld]:
-    """Every claim of this scope without an outcome, the oldest first: work in progress, and what a crash left."""
+    """Return every claim of this scope without an outcome, the oldest first: running work, and the rest of a crash."""
     for row in connection.rows(_UNFINISHED, (scope,)):
         found = _from_row(row)
         if isinstance(found, ClaimHeld):
@@ -149,9 +150,9 @@ def new_token() -> str:
 
 
 def take_over(connection: Connection, orphan: ClaimHeld, token: str = "") -> ClaimAcquired | None:
-    """Claim what a dead process left unfinished; None if somebody else was faster. The dead one's token is void.
+    """Acquire the unfinished claim of a dead process. Return None if another process was faster.
 
-    When it was begun stays as it was: somebody may try again and again.
+    The token of the dead process becomes invalid. The start time stays, because recovery may be tried many times.
     """
     key, token = orphan.key, token or new_token()
     changed = connection.execute(_TAKE_OVER, (this_process(), token, key.tenant_id, key.scope, key.key, orphan.token))
@@ -159,18 +160,18 @@ def take_over(connection: Connection, orphan: ClaimHeld, token: str = "") -> Cla
 
 
 def release_claim(connection: Connection, inserted: ClaimAcquired) -> None:
-    """It stays claimed and unfinished, and nobody is at work on it. Nothing happens if somebody has taken it over."""
+    """Leave the claim unfinished and without an owner. Does nothing if another process has taken it over."""
     key = inserted.key
     connection.execute(_RELEASE, (NO_OWNER, key.tenant_id, key.scope, key.key, inserted.token))
 
 
 def finish_claim(connection: Connection, inserted: ClaimAcquired, result: str, at: str, outcome_seq: int = 0) -> None:
-    """Store the outcome for ever, and which entry recorded it. Fails if the claim was finished or taken over."""
+    """Store the outcome and its ledger entry permanently. Fails if the claim was finished or taken over."""
     key = inserted.key
     if connection.execute(_FINISH, (result, at, outcome_seq, key.tenant_id, key.scope, key.key, inserted.token)) != 1:
         raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
-            "this claim is no longer ours: recovery took it over, or it is finished",
+            "this process no longer holds the claim: recovery took it over, or it is finished",
             where=f"{key.scope} {key.key}",
             next_step="Read the stored outcome instead.",
         )

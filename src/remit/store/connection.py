@@ -1,4 +1,4 @@
-"""What a room may ask of a database: the same few verbs on SQLite and PostgreSQL."""
+"""The database interface of the other packages: the same few methods on SQLite and PostgreSQL."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -12,68 +12,71 @@ Dialect = Literal["sqlite", "postgresql"]
 
 
 class ConflictError(Exception):
-    """A unique index said no: somebody else wrote this row first. For the caller to handle, never shown to a user."""
+    """A unique index refused a row, because another process wrote it first. The caller handles it; no user sees it."""
 
 
 class GuardedTableError(Exception):
-    """A trigger or grant refused to change an append-only table."""
+    """A trigger or a grant refused to change an append-only table."""
 
 
 class DatabaseFailureError(EnvironmentFailureError):
-    """The database itself could not go on: nothing in this transaction can be trusted, whoever's part it was."""
+    """A failure of the database itself. Every part of this transaction is uncertain, not only the failed statement."""
 
 
 class UnreadableTextError(DatabaseFailureError):
-    """A row holds text that is not UTF-8. Only somebody else can have put it there."""
+    """A row holds text that is not UTF-8. Only another program can have written it."""
 
 
 class DatabaseBusyError(DatabaseFailureError):
-    """Somebody else has been writing for longer than we were told to wait. Worth another try."""
+    """Another process has been writing for longer than the permitted wait. It is worth trying again."""
 
 
 class Connection(ABC):
-    """One database session, used by one thread at a time. Foreign exceptions are translated here and only here."""
+    """One database session, used by one thread at a time. It alone translates the exceptions of the database driver."""
 
     dialect: Dialect
 
     @abstractmethod
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Run one statement; the number of rows it changed."""
+        """Run one statement. Return the number of rows that it changed."""
 
     @abstractmethod
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
-        """A result of modest size."""
+        """Return a result of modest size."""
 
     @abstractmethod
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
-        """A result of any size, in bounded memory. Only within a transaction."""
+        """Return a result of any size, in bounded memory. Only within a transaction."""
 
     @abstractmethod
     def script(self, sql: str) -> None:
-        """Run one migration statement, which may hold semicolons and any character."""
+        """Run one migration statement. It may contain semicolons and any other character."""
 
     @abstractmethod
     def begin(self, *, write: bool) -> None:
         """Start a transaction. A writing one first waits until it is the store's only writer, on every host.
 
-        One lock instead of one a chain, a claim and a key: a group writes to many of each, in the order its callers
-        came, and two groups would meet in a deadlock.
+        There is one lock for the store, instead of one for each chain, claim and key. A group writes to many of them,
+        in the order in which its callers came. With many locks, two groups would end in a deadlock.
         """
 
     @abstractmethod
     def lock_schema(self) -> None:
-        """Until this transaction ends, nobody else migrates. Makes room for the tables if there is none yet."""
+        """Keep other processes from migrating until this transaction ends. Create the schema if there is none yet."""
 
     @abstractmethod
     def has_table(self, name: str) -> bool: ...
 
     @abstractmethod
     def tolerate_bad_text(self) -> None:
-        """From now on give back text that is not UTF-8 too, with lone surrogates: an auditor has to name its row."""
+        """From now on also return text that is not UTF-8, with lone surrogates.
+
+        An auditor must be able to name its row.
+        """
 
     @abstractmethod
     def damage(self) -> Iterator[str]:
-        """What the database's own check of its files finds, as far as it has one."""
+        """Report the findings of the database's own check of its files, if it has such a check."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -89,26 +92,26 @@ class Connection(ABC):
 
 
 class Store(ABC):
-    """A place to connect to."""
+    """A database that sessions connect to."""
 
     dialect: Dialect
 
     @abstractmethod
     def connect(self) -> Connection:
-        """A new session. Fails with what to do when the database cannot be reached."""
+        """Open a new session. Raises an error with the next step if the database cannot be reached."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:
-        """A session in a read-only transaction: one consistent view until it closes."""
+        """Open a session in a read-only transaction. It shows one consistent state until it closes."""
 
     @abstractmethod
     def reading_pooled(self) -> AbstractContextManager[Connection]:
-        """The same, in a session that may be kept from earlier: for a look that a later transaction confirms."""
+        """Do the same in a session that may be reused. For a first look that a later transaction confirms."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of sessions kept for reuse."""
+        """Close the sessions that are kept for reuse."""
 
     @abstractmethod
     def describe(self) -> str:
-        """For people: which database this is. Never holds a password."""
+        """Describe the database for people. The text never contains a password."""

@@ -1,7 +1,7 @@
-"""Least privilege on PostgreSQL: the role that runs Remit may add to the ledgers and read them, nothing else.
+"""Least privilege on PostgreSQL: the role that runs Remit may add to the ledgers and read them, and nothing else.
 
-The triggers stop everybody who forgets; the owner of a table can drop them. A service that connects with a role made
-here is not the owner: it cannot change or remove an entry, and it cannot switch the triggers off.
+The triggers stop mistakes, but the owner of a table can drop them. A service that connects with a role from this module
+is not the owner. It cannot change or remove an entry, and it cannot switch the triggers off.
 """
 
 import re
@@ -30,19 +30,20 @@ _ROLE_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
 def grant_runtime_role(connection: Connection, role: str) -> None:
-    """Give an existing role what running needs, and take from it all else in this schema. Run it as the owner.
+    """Grant an existing role the privileges for running, and revoke all others in this schema. Run it as the owner.
 
-    To be run again after a migration. Limit: what the role inherits from other roles, or owns, is not taken away.
+    Run it again after a migration. Limit: privileges that the role inherits from other roles, or has as an owner,
+    remain.
     """
     if connection.dialect != "postgresql":
         raise RefusedError(
             Reason.MISUSE,
-            "SQLite has no roles: whoever can open the file can write to it",
-            next_step="Leave --grant-to out, or keep the ledger in PostgreSQL.",
+            "SQLite has no roles: every account that can open the file can write to it",
+            next_step="Omit --grant-to, or keep the ledger in PostgreSQL.",
         )
     if not _ROLE_NAME.fullmatch(role):
         raise RefusedError(
-            Reason.MALFORMED, f"not a plain role name: {role!r}", next_step="Use lower-case letters, digits and _."
+            Reason.MALFORMED, f"invalid role name: {role!r}", next_step="Use lower-case letters, digits and _."
         )
     _refuse_mighty(connection, role)
     row = connection.one("SELECT current_schema()")
@@ -62,7 +63,7 @@ def grant_runtime_role(connection: Connection, role: str) -> None:
 
 
 def _refuse_mighty(connection: Connection, role: str) -> None:
-    """A superuser, the owner of the tables, or a member of the owner keeps every right, whatever is granted."""
+    """Refuse a superuser, the owner of the tables, or a member of the owner: grants do not limit them."""
     row = connection.one(
         "SELECT r.rolsuper, pg_has_role(r.oid, t.tableowner::regrole, 'MEMBER')"
         " FROM pg_roles r, pg_tables t"
@@ -71,11 +72,11 @@ def _refuse_mighty(connection: Connection, role: str) -> None:
     )
     if row is None:
         raise RefusedError(
-            Reason.STATE_MISSING, f"there is no role {role}", next_step=f"Make it first: CREATE ROLE {role} LOGIN"
+            Reason.STATE_MISSING, f"there is no role {role}", next_step=f"Create it first: CREATE ROLE {role} LOGIN"
         )
     if row[0] or row[1]:
         raise RefusedError(
             Reason.STATE_UNSAFE,
-            f"{role} owns the tables or is a superuser: no grant could keep it from rewriting history",
-            next_step="Make a role of its own for the service: CREATE ROLE remit_service LOGIN",
+            f"{role} owns the tables or is a superuser: grants could not keep it from changing old entries",
+            next_step="Create a separate role for the service: CREATE ROLE remit_service LOGIN",
         )

@@ -1,13 +1,13 @@
 """Group commit: many callers, one transaction, one fsync.
 
-Each caller hands in a unit of work. Whoever finds nobody at work becomes the leader: it takes every waiting unit, runs
-them in order in one transaction, each behind a savepoint of its own, commits, and wakes their callers. Units that
-arrive meanwhile wait for the next leader. A unit that fails is undone alone and its error goes to its own caller;
-nobody is told of success before the commit is durable. There is no background thread and no waiting for company: a
-lone caller commits at once.
+Each caller submits a unit of work. A caller that finds no leader becomes the leader. It takes every waiting unit, runs
+them in order in one transaction, each behind its own savepoint, commits, and wakes their callers. Units that arrive
+meanwhile wait for the next leader. A unit that fails is undone alone, and its own caller gets the error. No caller gets
+a success before the commit is durable. There is no background thread, and a leader does not wait for more units: a
+single caller commits at once.
 
-Ctrl-C may strike the main thread anywhere, as leader or as follower. Leadership is therefore given up in `finally`, and
-only by whoever holds it, so that giving it up twice does no harm.
+Ctrl-C can interrupt the main thread anywhere, as leader or as follower. Leadership is therefore given up in `finally`,
+and only by the current leader, so that a second attempt to give it up does no harm.
 """
 
 import contextlib
@@ -25,25 +25,25 @@ from remit.store.connection import Connection, DatabaseBusyError, DatabaseFailur
 
 T = TypeVar("T")
 MAX_GROUP: Final = 512
-# Normally a follower is woken. Looking up now and then heals the one case left: an interrupt amid the waking.
+# Normally the leader wakes a follower. This check covers the case that the leader is interrupted while it wakes them.
 WAKE_CHECK_SECONDS: Final = 0.5
 
 
 class TransactionMemory(Protocol):
-    """What one transaction remembers beside the database, so that it can be undone with a savepoint."""
+    """State of one transaction besides the database, which a savepoint must undo too."""
 
     def mark(self) -> Any: ...
 
     def reset(self, mark: Any) -> None: ...
 
     def seal(self) -> None:
-        """Last writes of the transaction, just before the commit."""
+        """Make the last writes of the transaction, just before the commit."""
 
     def is_written(self, connection: Connection) -> bool | None:
-        """Whether what this transaction wrote is there, for another session to see; None if that cannot be told."""
+        """Return whether another session sees the writes of this transaction. None if that cannot be found out."""
 
     def committed(self) -> None:
-        """The transaction is durable. Too late to fail: nobody may be told that it did not happen."""
+        """Called when the transaction is durable. It must not fail: no caller may hear that nothing was written."""
 
 
 S = TypeVar("S", bound=TransactionMemory)
@@ -57,8 +57,8 @@ class _Unit(Generic[S]):
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_done = False
-        # A bare lock, held until somebody wakes us. An Event keeps a lock inside that an interrupt can leave locked,
-        # and then whoever sets it waits for ever.
+        # A bare lock, held until another thread wakes this one. An interrupt can leave the lock inside an Event locked.
+        # Then the thread that sets the Event would wait without end.
         self.sleep = threading.Lock()
         self.sleep.acquire()
 
@@ -68,7 +68,7 @@ class _Unit(Generic[S]):
 
 
 class _CommitState:
-    """What is known of a group's transaction, wherever an interrupt strikes."""
+    """The known state of a group's transaction, wherever an interrupt happens."""
 
     __slots__ = ("durable",)
 
@@ -77,23 +77,23 @@ class _CommitState:
 
 
 class GroupCommit(Generic[S]):
-    """The one writer of a store within this process. Safe to call from any thread; not across a fork."""
+    """The only writer of a store within this process. Safe to call from any thread, but not across a fork."""
 
     def __init__(self, store: Store, open_session: Callable[[Connection], S]) -> None:
         self._store = store
         self._open_session = open_session
         self._connection: Connection | None = None
-        self._connection_lock = threading.Lock()  # whoever uses the connection: the leader, or close()
+        self._connection_lock = threading.Lock()  # held by the user of the connection: the leader, or close()
         self._mutex = threading.Lock()  # guards the next two
         self._waiting: list[_Unit[S]] = []
         self._leader: _Unit[S] | None = None
         self._leading_thread = 0
         self._process = os.getpid()
         self.groups = 0
-        """How many transactions were committed: the benchmark divides entries by it."""
+        """The number of committed transactions. The benchmark divides the entries by it."""
 
     def run(self, work: Callable[[S], T]) -> T:
-        """Run `work` in a durable transaction and return its result, or raise its error with nothing written.
+        """Run `work` in a durable transaction and return its result. On an error nothing is written, and it is raised.
 
         `work` may run in another caller's thread. It must not call `run` again.
         """
@@ -101,7 +101,7 @@ class GroupCommit(Generic[S]):
             raise UsageError(Reason.MISUSE, "a store opened before a fork cannot be used after it; open it again")
         if threading.get_ident() == self._leading_thread:
             raise UsageError(
-                Reason.MISUSE, "a unit of work cannot start another one: write through the batch it was given"
+                Reason.MISUSE, "a unit of work cannot start another one: write through the batch that it received"
             )
         unit: _Unit[S] = _Unit(work)
         try:
@@ -123,13 +123,13 @@ class GroupCommit(Generic[S]):
         return cast(T, unit.result)
 
     def close(self) -> None:
-        """Let go of the connection, once a transaction at work has ended. The next call opens another."""
+        """Close the connection, after a running transaction has ended. The next call opens another one."""
         if os.getpid() == self._process:
             with self._connection_lock:
                 self._abandon()
 
     def _lead(self, leader: _Unit[S]) -> None:
-        """Steps aside from the commit until all are woken: whoever has a turn may be one of them."""
+        """Lead a group. From the commit until all callers are woken, the computing slot is free: one may need it."""
         with contextlib.ExitStack() as waiting:
             self._lead_group(leader, waiting)
 
@@ -148,7 +148,7 @@ class GroupCommit(Generic[S]):
         finally:
             self._pass_leadership(leader)
             for unit in group:
-                if commit_state.durable:  # also if we were interrupted since: what is written is written
+                if commit_state.durable:  # also after an interrupt: the entries are written
                     unit.is_done = True
                 elif not unit.is_done:
                     _finish_unit(unit, _failure(KeyboardInterrupt(), committing=True))
@@ -163,7 +163,7 @@ class GroupCommit(Generic[S]):
             successor.wake()
 
     def _withdraw(self, unit: _Unit[S]) -> None:
-        """On every way out of `run`. Matters when the caller was interrupted: its unit must not be waited for."""
+        """Take the unit out, however `run` ends. After an interrupt of its caller, nothing may wait for the unit."""
         if not unit.is_done:
             with self._mutex, contextlib.suppress(ValueError):
                 self._waiting.remove(unit)
@@ -213,7 +213,7 @@ class GroupCommit(Generic[S]):
                 self._conclude(session, began)
 
     def _open_transaction(self) -> Connection:
-        """A connection in a writing transaction. One kept from earlier may have died meanwhile: then a new one."""
+        """Return a connection in a writing transaction. If the reused one has died meanwhile, open a new one."""
         if self._connection is not None:
             try:
                 self._connection.begin(write=True)
@@ -228,10 +228,10 @@ class GroupCommit(Generic[S]):
         return self._connection
 
     def _check_committed(self, session: S) -> bool | None:
-        """Whether a commit whose answer was lost has happened; None if that cannot be found out.
+        """Return whether a commit whose answer was lost has happened. None if that cannot be found out.
 
-        Only a server outlives the session, and says the truth: whoever may write there waits until it has let go of the
-        transaction before. What is seen in a file after a failed commit may be in no disk yet.
+        Only a server outlives the session and can answer this. A new writer there waits until the server has ended the
+        earlier transaction. After a failed commit to a file, the visible content may not be on the disk yet.
         """
         if self._store.dialect != "postgresql":
             return None
@@ -251,10 +251,10 @@ class GroupCommit(Generic[S]):
         COMMITS.observe(seconds)
 
     def _abandon(self) -> None:
-        """After a failed transaction the connection's state is unknown: drop it, the database rolls back."""
+        """Close the connection: after a failed transaction its state is unknown. The database rolls back."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(Exception):  # the first failure is the one worth reporting
+            with contextlib.suppress(Exception):  # the first failure is the one to report
                 connection.close()
 
 
@@ -277,13 +277,16 @@ def _run_unit(connection: Connection, session: S, unit: _Unit[S], *, alone: bool
 
 
 def _finish_unit(unit: _Unit[S], failure: RemitError) -> None:
-    """A unit that had failed on its own keeps its own error: nothing of it was written, either way."""
+    """End the unit with this failure.
+
+    A unit that failed on its own keeps its own error: it wrote nothing either way.
+    """
     unit.error = unit.error or failure
     unit.is_done = True
 
 
 def _failure(problem: BaseException, *, committing: bool) -> RemitError:
-    """One for each caller: a shared exception would collect everybody's traceback."""
+    """Make one error for each caller. A shared exception would collect the tracebacks of all callers."""
     failure: RemitError
     if isinstance(problem, RemitError) and not (committing and isinstance(problem, EnvironmentFailureError)):
         failure = type(problem)(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
@@ -291,7 +294,7 @@ def _failure(problem: BaseException, *, committing: bool) -> RemitError:
         outcome = "it is not known whether they were written" if committing else "nothing was written"
         known_error = problem if isinstance(problem, RemitError) else None
         why = known_error.what if known_error else str(problem) or type(problem).__name__
-        after = "Look at what was written: remit ledger show" if committing else "Run `remit doctor`, try again."
+        after = "Check the entries: remit ledger show" if committing else "Run `remit doctor`, then try again."
         failure = EnvironmentFailureError(
             known_error.reason if known_error else Reason.STORE_UNAVAILABLE,
             f"the entries could not be committed, {outcome}: {why}",

@@ -1,8 +1,8 @@
-"""Bring a store's tables up to date, on request, one transaction a step.
+"""Migrations: they update a store's tables on request, one transaction for each step.
 
-Each migration is a pair of SQL files, one a dialect, in `migrations/`. Its digest is recorded when it is applied; a
-changed file, a gap or a newer database than this program is refused. Both databases have transactional DDL, so a crash
-leaves each migration either done or not begun.
+Each migration is a pair of SQL files in `migrations/`, one for each dialect. Its digest is recorded when it is applied.
+A changed file, a gap, or a database that is newer than this program is refused. Both databases have transactional DDL,
+so after a crash each migration is either complete or not started.
 """
 
 import re
@@ -32,7 +32,7 @@ class Migration:
 
 
 def shipped_migrations(dialect: Dialect) -> list[Migration]:
-    """What this program knows, in order, without a gap."""
+    """Return the migrations that this program contains, in order and without a gap."""
     found = []
     for item in resources.files("remit.store").joinpath("migrations").iterdir():
         match = FILE_NAME.fullmatch(item.name)
@@ -46,21 +46,21 @@ def shipped_migrations(dialect: Dialect) -> list[Migration]:
 
 
 def migrate(store: Store, clock: Clock) -> list[str]:
-    """Apply what is missing; the names of what was applied. Safe to run twice, and by two hosts at once."""
+    """Apply the missing migrations and return their names. Safe to run twice, and on two hosts at once."""
     try:
         return _migrate(store, clock)
     except GuardedTableError as problem:
         raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE,
-            f"this account may not change the tables: {problem}",
-            next_step="Run it with the account that owns them.",
+            f"this account is not allowed to change the tables: {problem}",
+            next_step="Run the command with the account that owns the tables.",
         ) from problem
 
 
 def foreign_objects(connection: Connection) -> list[str]:
-    """What a SQLite file holds that no migration makes, each by its kind and name: a view, a table, a trigger.
+    """List the objects in a SQLite file that no migration makes, by kind and name: a view, a table, a trigger.
 
-    What is of another kind than Remit makes under that name is one of them. On PostgreSQL the schema may hold more.
+    An object with Remit's name and another kind is listed too. On PostgreSQL the schema may hold other objects.
     """
     if connection.dialect != "sqlite":
         return []
@@ -73,20 +73,20 @@ def foreign_objects(connection: Connection) -> list[str]:
 
 
 def require_no_foreign_objects(connection: Connection) -> None:
-    """Refuse a file into which another program has put something: it may stand in for what Remit reads."""
+    """Refuse a file into which another program has put an object. Remit might read that object instead of its own."""
     found = foreign_objects(connection)
     if found:
         more = f", and {len(found) - 3} more" if len(found) > 3 else ""
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
-            f"the ledger's database holds what Remit did not make: {', '.join(found[:3])}{more}",
-            next_step="Keep a copy of the file and see what else was changed: remit ledger verify. Then restore a"
-            " backup, or remove what is named here with the sqlite3 program.",
+            f"the ledger's database contains objects that Remit did not make: {', '.join(found[:3])}{more}",
+            next_step="Keep a copy of the file and check for other changes: remit ledger verify. Then restore a"
+            " backup, or remove the named objects with the sqlite3 program.",
         )
 
 
 def _is_sqlite_internal(kind: str, name: str) -> bool:
-    """Made by SQLite itself: the index of a key, and the statistics of ANALYZE."""
+    """Return whether SQLite itself made it: the index of a key, or the statistics of ANALYZE."""
     return (kind == "index" and name.startswith("sqlite_autoindex_")) or (kind, name[:11]) == ("table", "sqlite_stat")
 
 
@@ -113,13 +113,13 @@ def _migrate(store: Store, clock: Clock) -> list[str]:
 
 
 def require_current(connection: Connection) -> None:
-    """Refuse a store whose tables are not exactly the ones this program was written for."""
+    """Refuse a store whose tables are not exactly those that this program needs."""
     shipped = shipped_migrations(connection.dialect)
     recorded = _history(connection)
     _require_kin(shipped, recorded)
     for migration in shipped:
         if migration.version not in recorded:
-            require_no_foreign_objects(connection)  # what is in the way of a table is no reason to migrate
+            require_no_foreign_objects(connection)  # an object with a table's name is no reason to migrate
             raise EnvironmentFailureError(
                 Reason.STORE_OUTDATED,
                 f"the store lacks migration {migration.version:04d}_{migration.name}",
@@ -128,12 +128,12 @@ def require_current(connection: Connection) -> None:
 
 
 def _require_kin(shipped: list[Migration], recorded: dict[int, str]) -> None:
-    """What was applied must be what this program would have applied, and no more than that."""
+    """Refuse a store with migrations that differ from those of this program, or with more of them."""
     for migration in shipped:
         if recorded.get(migration.version, migration.digest) != migration.digest:
             raise EnvironmentFailureError(
                 Reason.STORE_OUTDATED,
-                f"migration {migration.version:04d}_{migration.name} differs from the one this store was built with",
+                f"migration {migration.version:04d}_{migration.name} differs from the one that built this store",
                 next_step="Use the version of Remit that made this store, or restore a backup.",
             )
     if max(recorded, default=0) > len(shipped):

@@ -1,4 +1,4 @@
-"""PostgreSQL: the same tables for many hosts. Each workspace has a schema of its own in the database."""
+"""PostgreSQL: the same tables for many hosts. Each workspace has its own schema in the database."""
 
 import contextlib
 import hashlib
@@ -29,7 +29,7 @@ from remit.store.connection import (
 BUSY_SECONDS: Final = 10.0
 HUNG_SECONDS: Final = 60
 STREAM_ROWS: Final = 1_000
-# Advisory locks are numbers in one space per database; this one keeps ours apart from other programs'.
+# Advisory locks are numbers in one space for each database. This one separates Remit's from those of other programs.
 LOCK_SPACE: Final = 0x52454D
 
 
@@ -50,7 +50,7 @@ class PostgresConnection(Connection):
         except BaseException:
             self._raw.close()
             raise
-        # A client that hangs while it writes must not hold up every other host for ever.
+        # A client that hangs while it writes must not block every other host without end.
         self._begin_writing = (
             f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '{HUNG_SECONDS}s';"
             f" SELECT pg_advisory_xact_lock({_lock_number(schema)})"
@@ -58,10 +58,10 @@ class PostgresConnection(Connection):
 
     def _set_up(self, schema: str) -> None:
         with self._translated():
-            # pg_temp last, or a temporary table could stand in for one of ours.
+            # pg_temp is last, so that a temporary table cannot hide one of Remit's tables.
             self._raw.execute(sql.SQL("SET search_path TO {}, pg_temp").format(sql.Identifier(schema)))
             self._raw.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(self._busy_seconds * 1000)}ms",))
-            # A server told to acknowledge before its disk has the data would lose entries we vouched for.
+            # A server that acknowledges a commit before its disk has the data could lose entries reported as durable.
             self._raw.execute(
                 "SELECT set_config('synchronous_commit', 'on', false)"
                 " WHERE current_setting('synchronous_commit') = 'off'"
@@ -97,7 +97,7 @@ class PostgresConnection(Connection):
         with self._translated():
             done = self._raw.execute("COMMIT").statusmessage
         if done != "COMMIT":
-            # PostgreSQL answers COMMIT with a quiet ROLLBACK when a statement had failed and nobody minded.
+            # After a failed statement, PostgreSQL answers COMMIT with a silent ROLLBACK.
             raise UsageError(Reason.MISUSE, "a statement of this transaction failed, so the database undid all of it")
 
     def lock_schema(self) -> None:
@@ -107,10 +107,10 @@ class PostgresConnection(Connection):
         return self.one("SELECT 1 WHERE to_regclass(?) IS NOT NULL", (f'"{self._schema}"."{name}"',)) is not None
 
     def tolerate_bad_text(self) -> None:
-        """The server itself refuses such text."""
+        """Do nothing: the server itself refuses such text."""
 
     def damage(self) -> Iterator[str]:
-        """The server checks its pages itself, where data checksums are on."""
+        """Report nothing: the server checks its pages itself, if data checksums are on."""
         yield from ()
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class PostgresStore(Store):
 
     def __init__(self, url: str, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
-            raise ValueError(f"not a plain schema name: {schema!r}")
+            raise ValueError(f"invalid schema name: {schema!r}")
         self._url = url
         self.schema = schema
         self.busy_seconds = busy_seconds
@@ -153,7 +153,7 @@ class PostgresStore(Store):
         self._return_to_pool(connection)
 
     def reading_pooled(self) -> contextlib.AbstractContextManager[Connection]:
-        """Every reading session is kept for the next: the server, not a file, says what the schema is."""
+        """Open a reading session. Each one is reused, because the schema comes from the server and not from a file."""
         return self.reading()
 
     def close(self) -> None:
@@ -169,8 +169,8 @@ class PostgresStore(Store):
         return f"PostgreSQL database {name} on {host}, schema {self.schema}"
 
     def _reader(self) -> PostgresConnection:
-        """A session in a reading transaction. One kept from earlier may have died meanwhile: then a new one."""
-        # After a fork the kept ones belong to the parent: two processes on one socket would read each other's answers.
+        """Return a session in a reading transaction. If a reused one has died meanwhile, open a new one."""
+        # After a fork the kept sessions belong to the parent. Two processes on one socket would mix up their answers.
         while os.getpid() == self._process:
             with self._lock:
                 connection = self._idle.pop() if self._idle else None
@@ -205,9 +205,9 @@ def _close_all(idle: list[PostgresConnection], process: int) -> None:
 
 @lru_cache(maxsize=512)
 def _placeholders(statement: str) -> bytes:
-    """Our SQL holds no literal `?` or `%`; the check keeps it so."""
+    """Translate the parameter marks. The SQL here holds no literal `?` or `%`; the check ensures it for `%`."""
     if "%" in statement:
-        raise ValueError("a literal % in shared SQL")
+        raise ValueError("shared SQL contains a literal %")
     return statement.replace("?", "%s").encode()
 
 
@@ -217,14 +217,16 @@ def _lock_number(schema: str) -> int:
 
 
 def _read_address(url: str) -> dict[str, Any]:
-    """The parts of the address. The driver's own complaint would quote it, password and all."""
+    """Return the parts of the address. The driver's own message would quote the address with the password."""
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         parts = {}
-        advice = "Give it as postgresql://user@host:port/database (a password may stand in ~/.pgpass)."
+        advice = "Write it as postgresql://user@host:port/database (a password can be in ~/.pgpass)."
     else:
-        advice = "Percent-encode what is special in the password: @ as %40, / as %2F, : as %3A." if _torn(parts) else ""
+        advice = (
+            "Percent-encode special characters in the password: @ as %40, / as %2F, : as %3A." if _torn(parts) else ""
+        )
     if advice:
         raise EnvironmentFailureError(
             Reason.STORE_UNAVAILABLE, "the address of the PostgreSQL database cannot be read", next_step=advice
@@ -233,9 +235,9 @@ def _read_address(url: str) -> dict[str, Any]:
 
 
 def _torn(parts: dict[str, Any]) -> bool:
-    """Whether a password with a raw @ or / in it was torn apart, so that a piece of it now stands for a host or name.
+    """Return whether a raw @ or / in the password split it, so that a piece of it is now the host or the name.
 
-    A piece would be shown as soon as the host or the database cannot be found.
+    An error about an unknown host or database would show that piece.
     """
     hosts = str(parts.get("host", "")).split(",")
     in_host = any("@" in host and not host.startswith("/") for host in hosts)
@@ -243,7 +245,7 @@ def _torn(parts: dict[str, Any]) -> bool:
 
 
 def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | ConflictError | GuardedTableError:
-    # The server's first line says what was wrong; it never holds the connection string.
+    # The first line of the server's message names the problem. It never contains the connection string.
     first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
     if isinstance(problem, errors.UniqueViolation):
         return ConflictError(first)
@@ -257,10 +259,10 @@ def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | Conf
         )
     if isinstance(problem, (errors.InvalidSchemaName, errors.UndefinedTable)):
         return DatabaseFailureError(
-            Reason.STORE_OUTDATED, "the ledger's tables are not there", next_step="Run `remit migrate`."
+            Reason.STORE_OUTDATED, "the ledger's tables do not exist", next_step="Run `remit migrate`."
         )
     if isinstance(problem, (psycopg.DataError, psycopg.IntegrityError, errors.InFailedSqlTransaction)):
-        # Only this unit of work is at fault: a savepoint undoes it, and the transaction can go on.
+        # Only this unit of work failed. A savepoint undoes it, and the transaction can continue.
         return UsageError(Reason.MISUSE, f"PostgreSQL refused a statement: {first}")
     if isinstance(problem, (errors.DataCorrupted, errors.IndexCorrupted)):
         return DatabaseFailureError(
@@ -270,10 +272,10 @@ def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | Conf
         )
     if isinstance(problem, errors.DiskFull):
         return DatabaseFailureError(
-            Reason.DISK_FULL, "the database server's disk is full", next_step="Free space there."
+            Reason.DISK_FULL, "the database server's disk is full", next_step="Free space on that disk."
         )
     if "resolve host" in first or "translate host name" in first:
-        first = "the host in the database's address cannot be found"  # its text may be a piece of a password
+        first = "the host in the database's address cannot be found"  # the original may contain a piece of a password
     return DatabaseFailureError(
         Reason.STORE_UNAVAILABLE,
         f"PostgreSQL: {first}",

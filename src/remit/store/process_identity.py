@@ -1,8 +1,8 @@
-"""Is the process that claimed something still there? Said only when it is certain: a wrong "gone" would run twice.
+"""The identity of the process that owns a claim, and whether it still runs. A wrong "dead" would run the work twice.
 
-An owner is named by boot, process namespace, process id and start time, so that a reused process id, another container
-or another machine is never taken for it. A process may leave others behind that it had started: all of them keep a
-shared lock on one file of the owner's, so that whoever gets it for himself knows that the last one is dead.
+An owner is named by boot, process namespace, process id and start time. So a reused process id, another container or
+another machine is never mistaken for it. A process may leave child processes behind. The owner and its children hold a
+shared lock on one file of the owner. A process that gets this lock exclusively knows that the last of them is dead.
 """
 
 import contextlib
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 NO_OWNER: Final = "nobody"
-"""The owner of what its process has let go of: whoever asks for it next goes on with it, in any process."""
+"""The owner of a claim that its process has released. Any process may continue the work."""
 WAIT_SECONDS: Final = 5.0
-"""How long what a dead process had started may take to notice. It is killed by the kernel, so this is generous."""
+"""The time that the children of a dead process may take to end. The Linux kernel kills them, so this is generous."""
 _PAUSE_SECONDS: Final = 0.01
 
 
 def this_process() -> str:
-    """The owner string of the calling process. A forked child is another owner."""
+    """Return the owner string of the calling process. A forked child is another owner."""
     return _process_name()
 
 
@@ -34,9 +34,9 @@ os.register_at_fork(after_in_child=_process_name.cache_clear)
 
 
 def is_dead(owner: str) -> bool:
-    """True only if that process certainly no longer runs. False when it runs, and whenever we cannot know.
+    """Return True only if the process has certainly ended. Return False if it runs, and if this cannot be known.
 
-    After a reboot of this machine, or for an owner in another container or on another host, we cannot know.
+    It cannot be known after a reboot of this machine, or for an owner in another container or on another host.
     """
     if owner == NO_OWNER:
         return True
@@ -47,24 +47,24 @@ def is_dead(owner: str) -> bool:
 
 
 def is_before_reboot(owner: str) -> bool:
-    """The owner was started under another boot. For a store that only this machine can open, that means gone."""
+    """Return whether the owner started under another boot. On a store of this machine only, such an owner is dead."""
     return owner.split(":", maxsplit=1)[0] != _boot_and_namespace()[0]
 
 
 def is_known_here(owner: str) -> bool:
-    """Whether this is a process that we could see if it ran: of this boot and this process namespace."""
+    """Return whether this process would be visible here if it ran: same boot and same process namespace."""
     return owner.split(":")[:2] == _boot_and_namespace()
 
 
 def lock_path(folder: Path, owner: str) -> Path:
-    """The file that an owner, and every process it starts for a task, holds a shared lock on."""
+    """Return the file on which an owner, and every process that it starts for a task, holds a shared lock."""
     return folder / (owner.replace(":", "_").replace("/", "_") + ".lock")
 
 
 def is_childless(path: Path, patience: float = WAIT_SECONDS) -> bool:
-    """Whether nobody holds this lock any more, waiting a little. For the file of an owner that is gone.
+    """Return whether all processes have released this lock, after a short wait. For the file of a dead owner.
 
-    No file means that it never started anything. The lock is not kept: a dead owner starts nothing new.
+    A missing file means that the owner never started a process. The lock is not kept: a dead owner starts nothing new.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -86,9 +86,9 @@ def is_childless(path: Path, patience: float = WAIT_SECONDS) -> bool:
 
 
 def remove_stale_locks(folder: Path) -> None:
-    """Remove the lock files of owners that are dead, and whatever they had started too.
+    """Remove the lock files of dead owners whose child processes are dead too.
 
-    They are in nobody's way, so a folder that is closed to us keeps them.
+    Such a file does no harm, so it stays in a folder that this account cannot change.
     """
     for path in sorted(folder.glob("*.lock")):
         owner = path.stem.replace("_", ":")
@@ -99,11 +99,11 @@ def remove_stale_locks(folder: Path) -> None:
 
 def _describe(pid: int) -> str:
     try:
-        # After the last parenthesis: a program's name may hold spaces and parentheses of its own.
+        # After the last parenthesis, because a program's name may contain spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return ""
-    # A zombie does nothing any more.
+    # A zombie does nothing any more, so it is dead.
     return "" if fields[0] in {"Z", "X"} else ":".join([*_boot_and_namespace(), str(pid), fields[19]])
 
 

@@ -1,4 +1,4 @@
-"""Rows about the previews of proposed plans: one for each proposal, with the document that people are shown."""
+"""Rows of the previews of proposed plans: one for each proposal, with the document that people see."""
 
 from typing import Final, NamedTuple
 
@@ -7,14 +7,14 @@ from remit.store.proposals import KIND_OF
 
 
 class PreviewRow(NamedTuple):
-    """In column order, less the document."""
+    """One row, in column order, without the document."""
 
     tenant_id: str
     proposal_id: str
     preview_digest: str
-    """What an approval names: the plan, the configuration and every input, by their digests."""
+    """The digest that an approval names. It covers the plan, the configuration and every input, by their digests."""
     document_digest: str
-    """Of the stored text."""
+    """The digest of the stored text."""
     computed_by: str
     computed_at: str
     entry_seq: int
@@ -35,24 +35,24 @@ _LATEST: Final = f"""SELECT max(seq) FROM ledger_entries WHERE tenant_id = ? AND
 
 
 def store_preview(connection: Connection, row: PreviewRow, document: str) -> None:
-    """In the place of the one that was stored before, if there is one. The database refuses a row without its entry."""
+    """Store the preview in place of an earlier one. The database refuses a row without its ledger entry."""
     tenant_id, proposal_id, *changed = row
     if connection.execute(_REPLACE, (*changed, document, tenant_id, proposal_id)) == 0:
         connection.execute(_INSERT, (*row, document))
 
 
 def read_preview(connection: Connection, tenant_id: str, proposal_id: str) -> tuple[PreviewRow, str | None] | None:
-    """As it is in the table. The caller compares it with the signed entry."""
+    """Return the preview as the table holds it. The caller compares it with the signed entry."""
     found = connection.one(_READ, (tenant_id, proposal_id))
     return (PreviewRow(*found[:-1]), found[-1]) if found else None
 
 
 def forget_document(connection: Connection, tenant_id: str, proposal_id: str) -> None:
-    """With the text of the plan: nothing can come of it any more."""
+    """Delete the document, together with the text of the plan, because it can have no effect any more."""
     connection.execute(_FORGET, (tenant_id, proposal_id))
 
 
 def computed_again_at(connection: Connection, tenant_id: str, proposal_id: str) -> int | None:
-    """The place in the ledger of the last preview that was computed again, whatever the row says."""
+    """Return the place in the ledger of the last preview that was computed again. The row is not used for this."""
     found = connection.one(_LATEST, (tenant_id, proposal_id))
     return found[0] if found else None

@@ -1,4 +1,4 @@
-"""Rows about proposed plans: in and out, and what of a row never changes. The plan's own text is read by itself."""
+"""Rows of proposed plans: read, insert and move them. Some columns never change. The plan's text is read separately."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from remit.store.connection import Connection
 
 
 class ProposalRow(NamedTuple):
-    """In column order, less the plan. From `tenant_id` to `expires_at` it never changes."""
+    """One row, in column order, without the plan. The columns from `tenant_id` to `expires_at` never change."""
 
     tenant_id: str
     proposal_id: str
@@ -29,12 +29,15 @@ class ProposalRow(NamedTuple):
     reason: str | None
     envelope_id: str | None
     envelope: str | None
-    """What was signed, less the plan, which the signature covers by its digest."""
+    """The signed document without the plan. The signature covers the plan by its digest."""
     entry_seq: int
 
     @property
     def bound_digest(self) -> str:
-        """Of all that was proposed. The ledger's entries carry it, so that a row which was changed is noticed."""
+        """The digest of the proposal as it was made.
+
+        The ledger's entries carry it, so that a changed row is noticed.
+        """
         return digest(dict(zip(_BOUND, self, strict=False)))
 
 
@@ -45,9 +48,12 @@ KIND_OF: Final[dict[StoredProposalState, str]] = {
     "EXPIRED": "proposal.expired",
     "VOID": "proposal.voided",
 }
-"""Which entry of the ledger each step has."""
+"""The kind of ledger entry for each state."""
 PLAN_DISCARDED: Final[frozenset[StoredProposalState]] = frozenset({"EXPIRED", "VOID"})
-"""States in which the text of a plan is of no use to anybody. One that was denied is kept: somebody answers for it."""
+"""States in which the text of a plan is deleted.
+
+A denied plan keeps its text, because a person answers for the denial.
+"""
 _TRANSITIONS: Final[dict[StoredProposalState, tuple[tuple[StoredProposalState, ...], ...]]] = {
     "PENDING": ((),),
     "APPROVED": (("APPROVED",),),
@@ -55,9 +61,9 @@ _TRANSITIONS: Final[dict[StoredProposalState, tuple[tuple[StoredProposalState, .
     "EXPIRED": (("EXPIRED",),),
     "VOID": (("VOID",), ("APPROVED", "VOID")),
 }
-"""How each state is come by, after it was proposed."""
+"""The possible states between the proposal and each state."""
 _BOUND: Final = ProposalRow._fields[: ProposalRow._fields.index("proposed_seq")]
-"""What was proposed: it never changes."""
+"""The columns of the proposal itself. They never change."""
 _COLUMNS: Final = ", ".join(ProposalRow._fields)
 _INSERT: Final = f"""INSERT INTO plan_proposals ({_COLUMNS}, plan)
   VALUES ({", ".join("?" * (len(ProposalRow._fields) + 1))})"""
@@ -81,7 +87,7 @@ _STEPS: Final = f"""SELECT seq, kind FROM ledger_entries WHERE tenant_id = ? AND
   AND kind IN ({", ".join(f"'{kind}'" for kind in KIND_OF.values())}) ORDER BY seq"""
 _ENTRY_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 NEWEST_FIRST_START: Final = ("9999", "g")
-"""Later than every proposal: where a list of the newest begins."""
+"""Later than every proposal, so a list of the newest begins here."""
 
 
 def insert_row(connection: Connection, row: ProposalRow, plan: str) -> None:
@@ -99,23 +105,23 @@ def row_of_envelope(connection: Connection, tenant_id: str, envelope_id: str) ->
 
 
 def read_plan(connection: Connection, row: ProposalRow) -> str | None:
-    """The text as it lies there. Whoever uses it compares its digest."""
+    """Return the stored text. The caller compares its digest."""
     found = connection.one(_PLAN, (row.tenant_id, row.proposal_id))
     return found[0] if found else None
 
 
 def rows_beginning(connection: Connection, tenant_id: str, prefix: str) -> list[ProposalRow]:
-    """At most ten: those that wait first, then the newest."""
+    """Return at most ten rows: pending ones first, then the newest."""
     return [ProposalRow(*row) for row in connection.rows(_BEGINS, (tenant_id, prefix, prefix + "g"))]
 
 
 def open_rows_of_token(connection: Connection, tenant_id: str, token_jti: str) -> list[ProposalRow]:
-    """Those that wait, and those that were approved, used or not; the oldest first."""
+    """Return pending and approved proposals of a token, the oldest first. An approved one may have been used."""
     return [ProposalRow(*row) for row in connection.rows(_OF_TOKEN, (tenant_id, token_jti))]
 
 
 def pending_rows(connection: Connection, tenant_id: str) -> list[ProposalRow]:
-    """The oldest first."""
+    """Return the pending rows, the oldest first."""
     return [ProposalRow(*row) for row in connection.rows(_PENDING, (tenant_id,))]
 
 
@@ -128,7 +134,7 @@ def newest_rows(
     before: tuple[str, str],
     most: int,
 ) -> list[ProposalRow]:
-    """Those before a place in the list, which is a time and an id; of one proposer, or of all."""
+    """Return the rows before a place in the list, which is a time and an id. Of one proposer, or of all."""
     by = "proposed_by = ? AND" if proposed_by is not None else ""
     marks = ", ".join("?" * len(states))
     query = _NEWEST.format(by=by, states=f"AND state IN ({marks})" if states else "")
@@ -139,25 +145,25 @@ def newest_rows(
 
 
 def move_row(connection: Connection, old: ProposalRow, new: ProposalRow) -> bool:
-    """From the state it was read in; False if somebody else was faster."""
+    """Change the row if it still has the state in which it was read. Return False if another process was faster."""
     changed = (new.state, new.decided_by, new.decided_at, new.reason, new.envelope_id, new.envelope, new.entry_seq)
     discards_plan = int(new.state in PLAN_DISCARDED)
     return connection.execute(_MOVE, (*changed, discards_plan, old.tenant_id, old.proposal_id, old.state)) == 1
 
 
 def steps_recorded(connection: Connection, tenant_id: str, proposal_id: str) -> tuple[tuple[int, str], ...]:
-    """Every step that the ledger knows of, whatever the row says: the second witness. Place and kind of each."""
+    """Return place and kind of every step in the ledger. The ledger is a second source, independent of the row."""
     return tuple((row[0], row[1]) for row in connection.rows(_STEPS, (tenant_id, proposal_id)))
 
 
 def matches_recorded_steps(row: ProposalRow, steps: Collection[tuple[int, str]]) -> bool:
-    """Whether these are the steps that lead to the state of the row, from the place it names to the place it names."""
+    """Return whether these steps lead to the row's state, from its first recorded place to its last."""
     seqs, kinds = [seq for seq, _ in steps], [kind for _, kind in steps]
     expected = ([KIND_OF["PENDING"], *(KIND_OF[state] for state in path)] for path in _TRANSITIONS.get(row.state, ()))
     return kinds in expected and (seqs[0], seqs[-1]) == (row.proposed_seq, row.entry_seq)
 
 
 def last_step_at(connection: Connection, row: ProposalRow) -> str:
-    """When the entry of its last step was recorded."""
+    """Return the time of the ledger entry of its last step."""
     found = connection.one(_ENTRY_TIME, (row.tenant_id, row.entry_seq))
     return str(found[0]) if found else row.created_at

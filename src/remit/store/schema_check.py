@@ -1,9 +1,9 @@
-"""Are the tables still the ones that the migrations make: columns, types, keys, checks, indexes, row security?
+"""The check that the tables are those that the migrations make: columns, types, keys, checks, indexes, row security.
 
-Each part has a name and a definition as the database's catalogue gives it. For SQLite the shipped ones are read from an
-empty database in memory that the migrations have just made. PostgreSQL has no such place to try: there they lie beside
-this file, taken from a fresh schema. Triggers are compared elsewhere (`remit.ledger.verify.triggers`). Limit: the
-catalogue is believed; whoever forges that on a PostgreSQL server owns the server.
+Each part has a name and a definition, as the database's catalogue gives it. For SQLite the expected ones are read from
+an empty database in memory, right after the migrations. For PostgreSQL they are in a file beside this module, taken
+from a fresh schema. `remit.ledger.verify.triggers` compares the triggers. Limit: the catalogue is trusted. A person who
+can forge it on a PostgreSQL server controls the server.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _TABLE: Final = re.compile(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)")
 _OURS: Final = (
     "c.relnamespace = (SELECT n.oid FROM pg_namespace n WHERE n.nspname = current_schema()) AND c.relname = ANY(?)"
 )
-# One row a part: its name, and what it is.
+# One row for each part: its name and its definition.
 _POSTGRESQL: Final = (
     f"""SELECT 'table ' || c.relname, concat_ws(' ', c.relkind, c.relpersistence,
       CASE WHEN c.relrowsecurity OR c.relforcerowsecurity THEN 'row security' END,
@@ -38,7 +38,7 @@ _POSTGRESQL: Final = (
       nullif(a.attidentity::text, ''), nullif(a.attgenerated::text, ''), pg_get_expr(d.adbin, d.adrelid))
     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
       LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum WHERE {_OURS}""",
-    # Not the kinds n and t: newer servers list `not null` here too, and a trigger is a guard.
+    # Not the kinds n and t. Newer servers list `not null` here too, and a trigger is a guard.
     f"""SELECT 'constraint ' || c.relname || '.' || k.conname, concat_ws(' ', pg_get_constraintdef(k.oid),
       CASE WHEN NOT k.convalidated THEN 'not valid' END)
     FROM pg_class c JOIN pg_constraint k ON k.conrelid = c.oid AND k.contype NOT IN ('n', 't') WHERE {_OURS}""",
@@ -52,13 +52,13 @@ _POSTGRESQL: Final = (
 
 
 def schema_changes(connection: Connection) -> Iterator[str]:
-    """What differs from the shipped tables, part by part."""
+    """Report the differences from the shipped tables, part by part."""
     shipped, present = shipped_shape(connection.dialect), present_shape(connection)
     for name in sorted({*shipped, *present}):
         if name not in present:
-            yield f"{name} is gone"
+            yield f"{name} is missing"
         elif name not in shipped:
-            yield f"{name} is not Remit's"
+            yield f"{name} was not made by Remit"
         elif _comparable(shipped[name], connection.dialect) != _comparable(present[name], connection.dialect):
             yield f"{name} was changed"
 
@@ -86,7 +86,7 @@ def shipped_shape(dialect: Dialect) -> Shape:
 
 @cache
 def tables(dialect: Dialect) -> frozenset[str]:
-    """The names of all tables that Remit makes, its own history included."""
+    """Return the names of all tables that Remit makes, including the table of migrations."""
     return frozenset(match[1] for one in _statements(dialect) if (match := _TABLE.search(one)))
 
 
@@ -95,14 +95,17 @@ def _statements(dialect: Dialect) -> list[str]:
 
 
 def _by_name(rows: Iterator[tuple[str, str, str, str | None]]) -> Shape:
-    """Everything in the file: it is Remit's alone, and a view or a table more may stand in for one that is read."""
+    """Index every object in the file.
+
+    The file is Remit's alone, and an extra view or table could replace a real one.
+    """
     return {
         f"{kind} {name}" if kind in {"table", "view"} else f"{kind} {table}.{name}": definition or ""
         for kind, name, table, definition in rows
-        if not name.startswith("sqlite_stat")  # what ANALYZE makes
+        if not name.startswith("sqlite_stat")  # made by ANALYZE
     }
 
 
 def _comparable(definition: str, dialect: Dialect) -> str:
-    """PostgreSQL's own wording, without blanks and brackets: how many it sets is up to its version."""
+    """Prepare a definition for comparing. PostgreSQL's number of blanks and brackets depends on its version."""
     return definition if dialect == "sqlite" else re.sub(r"[\s()]+", "", definition)

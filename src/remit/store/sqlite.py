@@ -1,4 +1,4 @@
-"""SQLite: WAL, synchronous=FULL, one writer at a time. The default, and all a single machine needs."""
+"""SQLite: WAL, synchronous=FULL, one writer at a time. The default, and sufficient for a single machine."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ GUARD: Final = "append-only"
 MAX_DAMAGE: Final = 20
 MAX_IDLE: Final = 4
 NEARLY_FULL_BYTES: Final = 256 * 1024
-"""With less room than this, an I/O error is taken for one of a full disk."""
+"""With less free space than this, an I/O error is reported as a full disk."""
 _KEY_TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_TRIGGER"})
 
 
@@ -46,7 +46,7 @@ class SqliteConnection(Connection):
         self._waits_itself = True
         try:
             self._raw = sqlite3.connect(
-                # Never creates: a missing database is an error to report, not an empty ledger to begin.
+                # Never creates a file: a missing database is an error to report, and not a new empty ledger.
                 f"{path.absolute().as_uri()}?{access}",
                 uri=True,
                 timeout=busy_seconds,
@@ -59,13 +59,13 @@ class SqliteConnection(Connection):
         try:
             self.execute("PRAGMA synchronous=FULL")
             self.execute("PRAGMA foreign_keys=ON")
-            # A table's text is data, never code, also when somebody else edited the file.
+            # The text in a table is data, never code, even if another program edited the file.
             self.execute("PRAGMA trusted_schema=OFF")
         except BaseException:
             self._raw.close()
             raise
 
-    # Plain handlers, not a context manager: these run several times for each durable entry.
+    # Plain handlers and not a context manager, because these run several times for each durable entry.
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         try:
             return self._raw.execute(sql, parameters).rowcount
@@ -86,7 +86,7 @@ class SqliteConnection(Connection):
         return found
 
     def _bound(self, sql: str, parameters: Sequence[Any]) -> tuple[str, Sequence[Any]]:
-        """Text that came out of the database as lone surrogates goes back in as the bytes that it stands for."""
+        """Turn text that was read with lone surrogates into the bytes that it represents, before it is sent back."""
         if self._raw.text_factory is str:
             return sql, parameters
         bad = [isinstance(value, str) and not value.isascii() for value in parameters]
@@ -98,7 +98,7 @@ class SqliteConnection(Connection):
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
-            # Not `yield from`: a half-read result that outlives its connection would close the cursor, too late.
+            # Not `yield from`: a half-read result that outlives its connection would close the cursor too late.
             for row in self._raw.execute(*self._bound(sql, parameters)):  # noqa: UP028 - see above
                 yield row
         except (sqlite3.Error, OverflowError) as problem:
@@ -117,8 +117,9 @@ class SqliteConnection(Connection):
         self._begin_writing()
 
     def _begin_writing(self) -> None:
-        """With patience of our own. A transaction takes a few milliseconds; SQLite's pauses between two looks grow to a
-        tenth of a second, so that among several processes whoever waited longest would come last.
+        """Wait with pauses of our own. A transaction takes a few milliseconds, but SQLite's pauses grow to 0.1 s.
+
+        Among several processes, the one that waited longest would come last.
         """
         ends, pause = time.monotonic() + self._busy_seconds, FIRST_PAUSE
         while True:
@@ -133,13 +134,13 @@ class SqliteConnection(Connection):
                 return
 
     def lock_schema(self) -> None:
-        """BEGIN IMMEDIATE already holds the only write lock there is."""
+        """Do nothing: BEGIN IMMEDIATE already holds the only write lock."""
 
     def has_table(self, name: str) -> bool:
         return self.one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
     def tolerate_bad_text(self) -> None:
-        """Not the default: a function called for every text makes reading half as fast."""
+        """Not the default, because a function call for every text makes reading half as fast."""
         self._raw.text_factory = _decode
 
     def damage(self) -> Iterator[str]:
@@ -165,9 +166,9 @@ class SqliteStore(Store):
 
     @classmethod
     def create(cls, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> "SqliteStore":
-        """Make an empty database in WAL mode, private to us. An existing one is left as it is."""
+        """Create an empty database in WAL mode, private to this account. An existing one stays as it is."""
         if not path.exists():
-            # Made under our own name first: SQLite itself would create the file open to others.
+            # Create the file here first. SQLite would create it readable for others.
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             os.close(descriptor)
         store = cls(path, busy_seconds=busy_seconds)
@@ -181,7 +182,7 @@ class SqliteStore(Store):
         return SqliteConnection(self.path, self.busy_seconds)
 
     def _require_own_files(self) -> None:
-        """Before SQLite reads them. A log is looked at once by each process, and again if it is another file."""
+        """Check the files before SQLite reads them. Each process checks a log once, and again if the file changes."""
         require_own_journal(self.path)
         try:
             found = os.stat(log_of(self.path))
@@ -194,7 +195,7 @@ class SqliteStore(Store):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A session of its own: one that was kept would go by the schema it read then, whatever the file says now."""
+        """Open a new session for each use. A reused one would keep its earlier schema, whatever the file says now."""
         unlogged = self._unlogged_state()
         connection = self.connect() if unlogged is None else self._connect_to_copy()
         try:
@@ -208,7 +209,7 @@ class SqliteStore(Store):
                 Reason.STORE_UNAVAILABLE,
                 "the database changed while it was read, in a folder that cannot be written to",
                 where=str(self.path),
-                next_step="Copy the state directory to a place you may write to, and set REMIT_STATE.",
+                next_step="Copy the state directory to a folder that you can write to, and set REMIT_STATE.",
             )
 
     @contextlib.contextmanager
@@ -224,10 +225,10 @@ class SqliteStore(Store):
         self._return_to_pool(connection)
 
     def _unlogged_state(self) -> tuple[int, int, int] | None:
-        """What a database that nobody can be writing to looks like: its folder is closed, and it has no log.
+        """Return the state of a database that no process can write to: its folder is read-only, and it has no log.
 
-        Reading with a log needs a file beside the database. Without one, as in a backup that is mounted read-only,
-        SQLite can read the database alone.
+        To read with a log, SQLite needs a file beside the database. Without a log, as in a backup that is mounted
+        read-only, SQLite can read the database alone.
         """
         log = self.path.with_name(self.path.name + "-wal")
         if os.access(self.path.parent, os.W_OK) or not self.path.exists() or (log.exists() and log.stat().st_size):
@@ -240,12 +241,12 @@ class SqliteStore(Store):
         return SqliteConnection(self.path, self.busy_seconds, "mode=ro&immutable=1")
 
     def _reader(self) -> SqliteConnection:
-        """A session for reading: one kept from earlier, unless another file has taken the database's place since."""
+        """Return a session for reading. A kept one is reused unless another file has replaced the database since."""
         found = require_private(self.path, what="the ledger's database")
         identity = found.st_dev, found.st_ino
         with self._lock:
             if self._pool_identity != (os.getpid(), *identity):
-                # After a fork they belong to the parent, and closing them here would drop its locks.
+                # After a fork they belong to the parent. To close them here would drop the parent's locks.
                 self._idle, stale = [], self._idle if self._pool_identity[0] == os.getpid() else []
                 self._pool_identity = os.getpid(), *identity
                 for connection in stale:
@@ -265,7 +266,7 @@ class SqliteStore(Store):
         connection.close()
 
     def close(self) -> None:
-        """Let go of the sessions kept for reading. Every other one is closed by whoever opened it."""
+        """Close the sessions that are kept for reading. The caller that opened any other session closes it."""
         with self._lock:
             self._closed = True
             while self._idle:
@@ -284,7 +285,7 @@ def _encode(text: str) -> bytes:
 
 
 def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
-    """SQLite does not wait for its busy timeout here, so two that create at once need patience of our own."""
+    """Switch to WAL. SQLite does not use its busy timeout here, so two processes at once need our own waiting."""
     deadline = time.monotonic() + busy_seconds
     while True:
         try:
@@ -297,7 +298,7 @@ def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float
         if mode != ("wal",):
             raise DatabaseFailureError(
                 Reason.STORE_UNAVAILABLE,
-                f"the database cannot work with a write-ahead log here (it stays in mode {mode and mode[0]})",
+                f"the database cannot use a write-ahead log here (it stays in mode {mode and mode[0]})",
                 where=str(path),
                 next_step="Keep the state directory on a local disk: set REMIT_STATE.",
             )
@@ -315,7 +316,7 @@ def _translate(
     if isinstance(
         problem, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
     ):
-        # Only this statement failed: its transaction can go on.
+        # Only this statement failed. Its transaction can continue.
         return UsageError(Reason.MISUSE, f"the database refused a value: {problem}", where=str(path))
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return DatabaseBusyError(
@@ -334,10 +335,10 @@ def _translate(
             next_step="Keep a copy of the database as it is; `remit ledger verify` names the row.",
         )
     if "no such table" in str(problem):
-        missing = "the ledger's tables are not there"
+        missing = "the ledger's tables do not exist"
         return DatabaseFailureError(Reason.STORE_OUTDATED, missing, where=str(path), next_step="Run `remit migrate`.")
     return DatabaseFailureError(
-        Reason.STORE_UNAVAILABLE, f"the database said: {problem}", where=str(path), next_step="Run `remit doctor`."
+        Reason.STORE_UNAVAILABLE, f"the database reported: {problem}", where=str(path), next_step="Run `remit doctor`."
     )
 
 
@@ -348,7 +349,7 @@ def _explained_failure(code: str, path: Path) -> tuple[Reason, str, str] | None:
 
 
 def _disk_full_cause(path: Path) -> tuple[str, str] | None:
-    """Is an I/O error one for lack of room? SQLite says so for some of its files only, and never which errno it met."""
+    """Return the cause if an I/O error means a full disk. SQLite says so for some files only, and hides the errno."""
     with contextlib.suppress(OSError):
         disk = os.statvfs(path.parent)
         if disk.f_bavail * disk.f_frsize < NEARLY_FULL_BYTES or (disk.f_files and not disk.f_favail):
@@ -356,7 +357,7 @@ def _disk_full_cause(path: Path) -> tuple[str, str] | None:
         limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         sizes = [os.stat(part).st_size for part in path.parent.glob(f"{path.name}*")]
         if limit != resource.RLIM_INFINITY and max(sizes, default=0) + NEARLY_FULL_BYTES > limit:
-            return "a file may not grow any further", "Raise the limit on the size of files (ulimit -f) and try again."
+            return "a file cannot grow any further", "Raise the limit on the size of files (ulimit -f) and try again."
     return None
 
 
@@ -369,7 +370,7 @@ _DAMAGED: Final = (
 _UNWRITABLE: Final = (
     Reason.STORE_UNAVAILABLE,
     "the ledger's database cannot be opened for writing",
-    "Check that the file and its folder are yours, writable, and not mounted read-only; a backup, copy first.",
+    "Check that you own the file and its folder, and that both are writable. Work on a copy of a backup.",
 )
 _FAILURES: Final[dict[str, tuple[Reason, str, str]]] = {
     "SQLITE_FULL": (Reason.DISK_FULL, *_FULL),

@@ -1,11 +1,12 @@
-"""The files beside a SQLite database: do they belong to it?
+"""Checks that the files beside a SQLite database belong to it.
 
-SQLite takes any whole log for the database's own. It shows what the log says, and writes it into the database when the
-last session closes. A log of another database, or an old one of this one, would so destroy the ledger. A ledger only
-grows, so this can be told before: with its own log the database holds at least what its file holds without.
+SQLite accepts any complete log as the database's own. It shows the content of the log, and writes it into the database
+when the last session closes. A log of another database, or an old log of this one, would thus destroy the ledger. A
+ledger only grows, so the check is possible beforehand. With its own log, the database holds at least as many entries as
+its file alone.
 
-Both looks are harmless. The file alone is read as one that does not change, and with its log by a session that may only
-read, which cannot write the log back.
+Both reads change nothing. One session reads the file alone, as a file that does not change. The other reads it with its
+log. It is read-only and cannot write the log back.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from remit.core.errors import Reason
 from remit.store.connection import DatabaseFailureError
 
 Tips = dict[str, tuple[int, str]]
-"""The newest entry of each tenant: its place and its hash."""
+"""The newest entry of each tenant, with its place and its hash."""
 
 _PAGE: Final = 4096
 _LOOKS: Final = 3
@@ -34,7 +35,7 @@ def log_of(database: Path) -> Path:
 
 
 def require_own_journal(database: Path) -> None:
-    """Refuse a rollback journal beside a database that has a write-ahead log: SQLite would play it back."""
+    """Refuse a rollback journal beside a database with a write-ahead log. SQLite would apply the journal."""
     journal = database.with_name(database.name + "-journal")
     try:
         found = os.lstat(journal)
@@ -44,7 +45,7 @@ def require_own_journal(database: Path) -> None:
         return
     raise DatabaseFailureError(
         Reason.EVIDENCE_INVALID,
-        "a rollback journal lies beside the ledger's database, which never has one: another program put it there;"
+        "the ledger's database never has a rollback journal, but there is one beside it; another program put it there;"
         " nothing was opened",
         where=str(journal),
         next_step=f"{_KEEP} Then move the journal away, and run: remit ledger verify",
@@ -52,9 +53,9 @@ def require_own_journal(database: Path) -> None:
 
 
 def require_own_log(database: Path) -> None:
-    """Refuse a write-ahead log with which the database no longer holds what its file holds."""
+    """Refuse a write-ahead log that hides entries which the database file holds."""
     lost: str | None = None
-    for _ in range(_LOOKS):  # another process may be moving the log's content into the file right now
+    for _ in range(_LOOKS):  # another process may be moving the log's content into the file at this moment
         lost = _lost_by_log(database)
         if lost is None:
             return
@@ -67,11 +68,11 @@ def require_own_log(database: Path) -> None:
 
 
 def _lost_by_log(database: Path) -> str | None:
-    """What the log takes away; None if it takes nothing, or if that cannot be told."""
+    """Describe the entries that the log hides. None if it hides none, or if this cannot be found out."""
     try:
         with _session(database, "mode=ro&immutable=1") as alone:
             tips = _tips(alone)
-    except sqlite3.Error:  # amid a checkpoint the file alone may be no whole database
+    except sqlite3.Error:  # during a checkpoint the file alone may be an incomplete database
         return None
     if not tips:
         return None
@@ -81,7 +82,7 @@ def _lost_by_log(database: Path) -> str | None:
     except sqlite3.OperationalError as problem:
         if "no such table" not in str(problem):
             return None
-        lost = "with it, the table of entries is gone"
+        lost = "with it, the table of entries is missing"
     except sqlite3.DatabaseError as problem:
         lost = f"with it, the database cannot be read ({problem})"
     return lost if lost is None or _is_whole_alone(database) else None
@@ -96,7 +97,7 @@ def _is_whole_alone(database: Path) -> bool:
 def _first_lost(session: sqlite3.Connection, tips: Tips) -> str | None:
     for tenant, (seq, entry_hash) in tips.items():
         if session.execute(_AT, (tenant, seq)).fetchone() != (entry_hash,):
-            return f"with it, entry {seq} of tenant {tenant} is gone"
+            return f"with it, entry {seq} of tenant {tenant} is missing"
     return None
 
 
@@ -129,9 +130,9 @@ def _session(database: Path, access: str) -> Iterator[sqlite3.Connection]:
 
 
 def _is_in_use(database: Path) -> bool:
-    """Whether it is more than the first page of one that is being made.
+    """Return whether the file is more than the first page of a database that is being created.
 
-    By its size alone: to open and close the file would drop the locks that this process holds on it.
+    Only its size is used. To open and close the file would drop the locks that this process holds on it.
     """
     try:
         return database.stat().st_size > _PAGE or log_of(database).exists()

@@ -1,7 +1,7 @@
-"""Rows about capability tokens: which were issued, which were revoked, and for how many actions each was used.
+"""Rows of capability tokens: issued ones, revoked ones, and the number of actions that each was used for.
 
-The functions take a connection, so that they can be asked inside somebody else's transaction: what they say then holds
-until it commits, since nobody else writes meanwhile.
+The functions take a connection, so that they can run inside the caller's transaction. Their answers are then true until
+it commits, because no other process writes meanwhile.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _INSERT: Final = """INSERT INTO browser_tokens (tenant_id, jti, sub, kid, issued
   constraints, token_digest, entry_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _REVOKE: Final = """INSERT INTO browser_token_revocations (tenant_id, jti, revoked_at, actor, reason, entry_seq)
   VALUES (?, ?, ?, ?, ?, ?)"""
-# Two witnesses: whoever removes the row of a revocation would have to rewrite the ledger too.
+# Two sources: to hide a revocation, an attacker who removes its row would have to rewrite the ledger too.
 _REVOKED: Final = """SELECT revoked_at FROM browser_token_revocations WHERE tenant_id = ? AND jti = ?
   UNION ALL SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ? LIMIT 1"""
 _REVOKED_AND_NEWEST: Final = f"""SELECT (SELECT revoked_at FROM ({_REVOKED}) r),
@@ -36,7 +36,7 @@ _FOREIGN: Final = """SELECT r.jti, r.revoked_at, r.reason FROM browser_token_rev
 
 
 class TokenRow(NamedTuple):
-    """A token that was issued here."""
+    """A token that this workspace issued."""
 
     jti: str
     sub: str
@@ -45,9 +45,9 @@ class TokenRow(NamedTuple):
     not_before: str
     expires_at: str
     caps: str
-    """A JSON list."""
+    """A list, as JSON text."""
     constraints: str
-    """A JSON object."""
+    """An object, as JSON text."""
     token_digest: str
     entry_seq: int
     revoked_at: str | None = None
@@ -56,7 +56,7 @@ class TokenRow(NamedTuple):
 
 
 class ForeignRevocation(NamedTuple):
-    """A token that was revoked here and issued elsewhere, or never."""
+    """A revocation of a token that this workspace did not issue."""
 
     jti: str
     revoked_at: str
@@ -74,7 +74,7 @@ def insert_revocation(
 
 
 def revoked_since(connection: Connection, tenant_id: str, jti: str) -> str | None:
-    """When it was revoked; None if it was not."""
+    """Return the time of its revocation. None if it was not revoked."""
     row = connection.one(_REVOKED, (tenant_id, jti, tenant_id, jti, REVOKED_KIND))
     return row[0] if row else None
 
@@ -86,7 +86,7 @@ def require_not_revoked(connection: Connection, tenant_id: str, jti: str) -> Non
 
 
 def newest_time_unless_revoked(connection: Connection, tenant_id: str, jti: str) -> str | None:
-    """When the newest entry of the chain was written, if there is any; in one query, since every request asks."""
+    """Return the time of the newest entry of the chain, if there is one. One query, because every request needs it."""
     row = connection.one(_REVOKED_AND_NEWEST, (tenant_id, jti, tenant_id, jti, REVOKED_KIND, tenant_id))
     since, newest = row or (None, None)
     if since is not None:
@@ -99,16 +99,16 @@ def _revoked(since: str) -> RefusedError:
         Reason.REVOKED,
         f"the token was revoked at {since}",
         where="token, jti",
-        next_step="Have a new one issued: remit token issue",
+        next_step="Ask the owner for a new token: remit token issue",
     )
 
 
 def count_use(
     connection: Connection, tenant_id: str, jti: str, action_id: str, at: str, most: int | None = None
 ) -> None:
-    """Count this action, once, however often it is begun; refuse it if the token was used `most` times already.
+    """Count this action once, however often it starts. Refuse it if the token was already used `most` times.
 
-    To be called in the transaction that records the intent: then no two actions can be the last one.
+    Call it in the transaction that records the intent. Then two actions cannot both be the last one.
     """
     if connection.one(_USED_FOR, (tenant_id, jti, action_id)):
         return
@@ -116,9 +116,9 @@ def count_use(
     if most is not None and row[0] >= most:
         raise RefusedError(
             Reason.CONSTRAINT_VIOLATED,
-            f"the token was used for {most:,} actions, and allows no more",
+            f"the token was used for {most:,} actions, which is its limit",
             where="constraints.max_actions",
-            next_step="Have a new one issued: remit token issue",
+            next_step="Ask the owner for a new token: remit token issue",
         )
     connection.execute(_USE, (tenant_id, jti, action_id, at))
 

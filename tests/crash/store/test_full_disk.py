@@ -87,7 +87,7 @@ def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert full.value.reason is Reason.DISK_FULL
-    assert "a file may not grow any further" in str(full.value)
+    assert "a file cannot grow any further" in str(full.value)
     with closing(place.ledger()) as ledger:
         ledger.append(event(1))
 
