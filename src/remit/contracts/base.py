@@ -1,8 +1,8 @@
-"""What all wire models share: the closed-world rule, the bounds, and the way from bytes to a model.
+"""The base of all wire models: unknown fields are refused, sizes are bounded, and one method parses bytes to a model.
 
-Every string, list and mapping has a limit of its own, so a model built inside Remit is bounded too; `Contract.bounds`
-limits the bytes before anything is built from them. The largest bounds (`LARGE`, and 1 MiB more for an envelope around
-a plan) are chosen so that the worst document of that size is still read by a process of less than 100 MB.
+Every string, list and mapping has a limit of its own, so a model that is built inside Remit is bounded too.
+`Contract.bounds` limits the bytes before anything is built from them. The largest bounds are `LARGE`, and 1 MiB more
+for an envelope around a plan. A process of less than 100 MB can read the worst document of that size.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ SMALL: Final = Bounds(max_bytes=64 << 10, max_items=2_000)
 LARGE: Final = Bounds(max_bytes=5 << 20)
 
 MAX_JSON_DEPTH: Final = 24
-# From here on the canonical form of a number has an exponent; below, a whole number reads as an integer.
+# From this number on the canonical form has an exponent. A smaller whole number reads as an integer.
 FIRST_WITH_EXPONENT: Final = 1e21
 MAX_JSON_VALUES: Final = 20_000
 
@@ -66,9 +66,9 @@ class Contract(BaseModel):
         if not isinstance(raw, bytes):
             raise UsageError(
                 Reason.MISUSE,
-                f"a {cls.__name__} is given as the bytes of its JSON, not as {type(raw).__name__}",
+                f"a {cls.__name__} must be given as the bytes of its JSON, not as {type(raw).__name__}",
                 where=name,
-                next_step="Encode a text; of a model, take its canonical().",
+                next_step="Encode a text as UTF-8, or call canonical() of a model.",
             )
         return cls.from_tree(parse_json(raw, cls.bounds, source=name), source=name)
 
@@ -121,7 +121,7 @@ class Contract(BaseModel):
 
 
 class OneOf(Generic[T]):
-    """A closed union of contracts, told apart by one field; parsed like a single one."""
+    """A closed union of contracts. One field names the contract. A union is parsed like a single contract."""
 
     def __init__(self, union: Any, name: str, description: str, bounds: Bounds | None = None) -> None:
         self.adapter: TypeAdapter[T] = TypeAdapter(union)
@@ -179,9 +179,9 @@ def _reads_as_unsafe_integer(item: Any) -> bool:
 
 
 def bounded_json_validator(max_depth: int, max_values: int) -> Callable[[V], V]:
-    """A check that a value is bounded and has a canonical form that reads back as itself.
+    """Return a check that a value is bounded and that its canonical form reads back as the same value.
 
-    What cannot be signed is refused where it stands, not when it is signed.
+    So a value that cannot be signed is refused when it is parsed, with its place in the document.
     """
 
     def check(value: V) -> V:
@@ -205,7 +205,7 @@ def bounded_json_validator(max_depth: int, max_values: int) -> Callable[[V], V]:
     return check
 
 
-# --- the words ------------------------------------------------------------------------------------------------------
+# --- the field types ------------------------------------------------------------------------------------------------
 
 Identifier = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_printable)]
 """A field type: an id of 1 to 200 printable characters, chosen by the caller, or a digest."""
@@ -234,7 +234,7 @@ Digest = Annotated[str, Field(max_length=71, pattern=r"^sha256:[0-9a-f]{64}$")]
 """`sha256:` and the hash in hex, of canonical JSON or of a file's bytes."""
 
 VersionOne = Annotated[int, Field(ge=1, le=1)]
-"""Not Literal[1]: that would take `true` for 1."""
+"""The integer 1. `Literal[1]` would also accept `true`."""
 
 Base64Url = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=1024)]
 
@@ -246,8 +246,8 @@ KeyId = Annotated[str, Field(max_length=43, pattern=r"^[A-Za-z0-9_-]{42}[AEIMQUY
 """RFC 7638 thumbprint of the public key."""
 
 RelativePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_check_path)]
-"""A path below the project root, as a word: not empty, no NUL, at most 4096 bytes. Whether it stays below the root and
-what it meets on the way is decided where it is opened, never here."""
+"""A path below the project root: not empty, no NUL, at most 4096 bytes. Only the text is checked here. The code that
+opens the path checks that it stays below the root."""
 
 AbsolutePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_check_path)]
 """A field type: a path of at most 4096 bytes. A relative path is refused later, in the signed result."""
@@ -266,7 +266,7 @@ ShortText = Annotated[str, Field(max_length=MAX_SHORT_TEXT)]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 LongText = Annotated[str, Field(max_length=LARGE.max_bytes)]
-"""The content of a file. Limited by the document it stands in."""
+"""The content of a file. The bounds of the document limit its size."""
 
 Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 
@@ -278,14 +278,14 @@ JsonObject = Annotated[
     Field(max_length=1_000),
     AfterValidator(bounded_json_validator(MAX_JSON_DEPTH, MAX_JSON_VALUES)),
 ]
-"""An object whose names the contract does not know: at most 1,000 of them, values as in `JsonData`."""
+"""An object with any names, at most 1,000 of them. Its values are as in `JsonData`."""
 
 Many = Annotated[tuple[T, ...], Field(strict=False, max_length=1_000, fail_fast=True)]
-"""A JSON array. Lax only in that the parser's list becomes an immutable tuple; the items stay strict."""
+"""A JSON array as an immutable tuple. The parser's list is converted; the items are strict."""
 
 Some = Annotated[
     tuple[T, ...],
     Field(strict=False, max_length=1_000, fail_fast=True, json_schema_extra={"minItems": 1}),
     AfterValidator(_check_some),
 ]
-"""The same, with at least one item."""
+"""A JSON array with at least one item, as an immutable tuple."""

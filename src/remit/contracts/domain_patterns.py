@@ -1,7 +1,7 @@
-"""Which texts may stand in a token's `domains`: a host name, an IP address, or `*.` and a host name.
+"""The patterns that a token's `domains` may contain: a host name, an IP address, or `*.` and a host name.
 
-Checked wherever a token is issued or read, so that nobody has to ask later what a strange one could mean. Whether a
-host fits a pattern is decided in `remit.browser.domains`.
+Every pattern is checked when a token is issued and when it is read, so no later code meets an unclear one.
+`remit.browser.domains` decides whether a host fits a pattern.
 """
 
 import re
@@ -13,13 +13,14 @@ from pydantic import AfterValidator, Field
 MAX_HOST: Final = 253
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-# Names under which registries sell names. Under a country's two letters these stand for a whole branch of trade, so
-# `*.co.uk` would be half a country. Short on purpose: no list in a program is ever complete, and no network is asked.
+# Names under which registries sell names. Below the two letters of a country each is a whole branch of trade, so
+# `*.co.uk` would allow half a country. The list is short on purpose: no list in a program is complete, and Remit does
+# not query the network for one.
 _SECOND_LEVEL: Final = frozenset(
     {"ac", "asso", "co", "com", "ed", "edu", "go", "gob", "gouv", "gov", "gv", "id", "ltd", "me", "mil", "ne", "net"}
     | {"nom", "or", "org", "plc", "sch"}
 )
-# Where strangers get a name for nothing: `*.github.io` is everybody who has an account there.
+# Domains under which strangers get a name for free: `*.github.io` fits every account there.
 _SHARED: Final = frozenset(
     {"amazonaws.com", "appspot.com", "azurewebsites.net", "blogspot.com", "cloudfront.net", "firebaseapp.com"}
     | {"fly.dev", "github.io", "gitlab.io", "herokuapp.com", "netlify.app", "ngrok.io", "onrender.com", "pages.dev"}
@@ -30,9 +31,12 @@ WILDCARD: Final = "*."
 
 
 def normal_host(text: str) -> str:
-    """The one spelling of a host: lower case, no dot at the end, an address in its plain form. ValueError if none.
+    """Return the one spelling of a host: lower case, no dot at the end, an address in its plain form.
 
-    ASCII only: what another script looks like, and what it is turned into on the way, is not for us to guess.
+    ASCII only. A name in another script can look like a different name, and its conversion is not unique.
+
+    Raises:
+        ValueError: The text is not a host name or an address.
     """
     if not text.isascii():
         raise ValueError("a host name is written in ASCII here, such as xn--bcher-kva.example")
@@ -43,7 +47,7 @@ def normal_host(text: str) -> str:
     labels = host.split(".")
     if not host or len(host) > MAX_HOST or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("this is not a host name")
-    if _NUMBER.fullmatch(labels[-1]):  # then a browser takes the whole for an address, in whatever spelling
+    if _NUMBER.fullmatch(labels[-1]):  # then a browser reads the whole as an address, in any spelling
         return _normal_v4(host)
     return host
 
@@ -67,7 +71,11 @@ def _normal_v6(host: str) -> str:
 
 
 def require_pattern(text: str) -> str:
-    """The pattern as it was given, if it is one that says whom it means."""
+    """Return the pattern unchanged if it names a site or an address clearly.
+
+    Raises:
+        ValueError: It is malformed, or strangers can have names below it.
+    """
     host = normal_host(text.removeprefix(WILDCARD))
     if not text.startswith(WILDCARD):
         return text
@@ -75,12 +83,12 @@ def require_pattern(text: str) -> str:
     if host.startswith("[") or _NUMBER.fullmatch(labels[-1]):
         raise ValueError("an address has no names below it")
     if is_public_suffix(labels):
-        raise ValueError("anybody can have a name below this one: name the site itself")
+        raise ValueError("strangers can have names below this one: name the site itself")
     return text
 
 
 def is_public_suffix(labels: list[str]) -> bool:
-    """Whether strangers can get names below it, as far as a short list knows. A single label always is one."""
+    """Whether strangers can get names below it, according to a short list. A single label always is such a suffix."""
     if len(labels) == 1:
         return True
     is_trade = len(labels) == 2 and len(labels[1]) == _COUNTRY_LETTERS and labels[0] in _SECOND_LEVEL
@@ -95,4 +103,4 @@ DomainPattern = Annotated[
     ),
     AfterValidator(require_pattern),
 ]
-"""A host name in ASCII, or an IP address (IPv6 in brackets), or `*.` and a host name: one label more than that name."""
+"""A host name in ASCII, an IP address (IPv6 in brackets), or `*.` and a host name. `*.` is exactly one label."""

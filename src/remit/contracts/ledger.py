@@ -17,7 +17,7 @@ from remit.contracts.base import (
 from remit.core.canonical import MAX_SAFE_INTEGER
 from remit.parsing import Bounds
 
-# Wider than what any document inside a payload may have, so that wrapping one never makes it unrecordable.
+# Higher than the limits of every document inside a payload, so that a payload can always hold such a document.
 MAX_PAYLOAD_DEPTH: Final = 40
 MAX_PAYLOAD_VALUES: Final = 90_000
 
@@ -34,7 +34,7 @@ Sequence = Annotated[int, Field(ge=1, le=2**53 - 1)]
 
 
 class LedgerHead(Contract):
-    """A chain's length and last hash, signed with the audit key: whoever holds one can prove later truncation."""
+    """A chain's length and last hash, signed with the audit key. A reader who keeps one can prove later truncation."""
 
     tenant_id: Identifier
     seq: Sequence
@@ -45,7 +45,7 @@ class LedgerHead(Contract):
 
 
 class LedgerEvent(Contract):
-    """What may be recorded: the part of an entry that its writer chooses."""
+    """The part of an entry that its writer chooses."""
 
     tenant_id: Identifier
     kind: Kind
@@ -57,7 +57,9 @@ class LedgerEvent(Contract):
 
 
 class LedgerEntry(Contract):
-    """One event in its place. In a bundle about one correlation, other entries carry their payload's digest only."""
+    """One event at its place in the chain. In a bundle of one correlation, other entries have no payload, only its
+    digest.
+    """
 
     bounds: ClassVar[Bounds] = Bounds(
         max_bytes=4 << 20, max_depth=MAX_PAYLOAD_DEPTH + 2, max_members=MAX_PAYLOAD_VALUES
@@ -90,7 +92,7 @@ class BundleHeader(Contract):
 
 
 class BundleTrailer(Contract):
-    """The last line: how many entries stand between, and the signed head that covers them all."""
+    """The last line of an evidence bundle: the number of entries before it, and the signed head that covers them."""
 
     entries: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
     head: LedgerHead

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from remit.core.errors import Reason, UsageError
 
-# Where each top-level contract lives, in text: reading one schema loads no model.
+# The module and name of each top-level contract, as text, so that reading a schema loads no model.
 CONTRACTS: Final[Mapping[str, str]] = {
     "task-manifest": "tasks.task:TaskManifest",
     "lease-token": "tasks.task:LeaseToken",
@@ -56,17 +56,17 @@ CONTRACTS: Final[Mapping[str, str]] = {
 
 FOLDER: Final = files("remit.contracts") / "schema_files"
 
-# A contract by its title; a union's constant is spelt in capitals, FINDER_PACKET for FinderPacket.
+# The names by title. The constant of a union is in capitals: FINDER_PACKET for FinderPacket.
 _BY_TITLE: Final = {where.partition(":")[2].replace("_", "").lower(): name for name, where in CONTRACTS.items()}
 
 
 def schema_name(title: str) -> str:
-    """The name of the contract with this title, or an empty string: some records inside Remit have no schema."""
+    """Return the name of the contract with this title, or an empty string. Some internal records have no schema."""
     return _BY_TITLE.get(title.lower(), "")
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """The shipped schema of one contract."""
+    """Return the shipped schema of one contract."""
     if name not in CONTRACTS:
         raise UsageError(
             Reason.MISUSE, f"there is no contract named {name!r}", next_step=f"Use one of {', '.join(CONTRACTS)}."

@@ -1,8 +1,8 @@
 """The JSON Schemas (draft 2020-12) of the contracts, generated from the models and shipped beside them.
 
-`python -m remit.contracts.schemas --write` makes the files anew; `--check` fails where they differ from the models.
-A schema cannot say everything that a model checks (sums, times, one field against another): valid against the schema
-is necessary, not sufficient.
+`python -m remit.contracts.schemas --write` writes the files again; `--check` fails if they differ from the models. A
+schema cannot express everything that a model checks (sums, times, one field against another). So a document that is
+valid against the schema can still be refused.
 """
 
 import argparse
@@ -34,21 +34,21 @@ VERSION: Final = 1
 
 
 def load_contract(name: str) -> type[Contract] | OneOf[Any]:
-    """The model behind a schema."""
+    """Load the model of a schema."""
     module, _, attribute = CONTRACTS[name].partition(":")
     contract: type[Contract] | OneOf[Any] = getattr(import_module(f"remit.contracts.{module}"), attribute)
     return contract
 
 
 class _Generator(GenerateJsonSchema):
-    """Without a title for every field: it would only repeat the name."""
+    """A generator without titles for fields, which would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  (the signature is the base's)
         return False
 
 
 def schema_of(contract: type[Contract] | OneOf[Any]) -> dict[str, Any]:
-    """Of any contract, shipped as a file or not."""
+    """Generate the schema of any contract, whether it is shipped as a file or not."""
     adapter: TypeAdapter[Any] = contract.adapter if isinstance(contract, OneOf) else TypeAdapter(contract)
     schema: dict[str, Any] = _without_openapi(adapter.json_schema(schema_generator=_Generator))
     return schema
@@ -68,7 +68,7 @@ def generate_schema(name: str) -> dict[str, Any]:
 
 
 def _without_openapi(node: Any) -> Any:
-    """`discriminator` is OpenAPI's word; JSON Schema does not know it."""
+    """Remove `discriminator`, which belongs to OpenAPI and not to JSON Schema."""
     if isinstance(node, dict):
         marked = isinstance(node.get("discriminator"), dict) and "propertyName" in node["discriminator"]
         return {key: _without_openapi(value) for key, value in node.items() if not (marked and key == "discriminator")}
@@ -78,12 +78,12 @@ def _without_openapi(node: Any) -> Any:
 
 
 def render_schema(name: str) -> str:
-    """The text of the file: the same for the same models, whatever machine makes it."""
+    """Render the text of a schema file. It is the same for the same models on every machine."""
     return json.dumps(generate_schema(name), indent=2, ensure_ascii=False) + "\n"
 
 
 def find_drift(folder: Path) -> list[str]:
-    """Files that are missing, differ from the models, or belong to no contract."""
+    """List the files that are missing, differ from the models, or belong to no contract."""
     wanted = {f"{name}.json": render_schema(name) for name in CONTRACTS}
     present = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
     return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m remit.contracts.schemas", description="JSON Schemas of the contracts."
     )
     choice = parser.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--write", action="store_true", help="make the files anew")
+    choice.add_argument("--write", action="store_true", help="write the files again")
     choice.add_argument("--check", action="store_true", help="fail if a file differs from its model")
     given = parser.parse_args(arguments)
     folder = Path(str(FOLDER))

@@ -1,6 +1,6 @@
-"""How a document that breaks its contract is refused: which fields, where, and what to compare it with.
+"""The refusal of a document that does not fit its contract: which fields, where, and which schema to compare it with.
 
-The first few problems are all named, so that a document can be put right in one go. No value of the input is repeated.
+The first few problems are all named, so that one correction can fix them. No value of the input is repeated.
 """
 
 import difflib
@@ -17,7 +17,7 @@ MAX_PATH: Final = 200
 
 _LONGEST_GUESS: Final = 100
 
-# The validator speaks of Python types; whoever sent JSON should read of JSON.
+# The validator names Python types. The sender of JSON reads the names of JSON types.
 _PLAIN_WORDS: Final = {
     "missing": "a required field is missing",
     "extra_forbidden": "this field is not known here",
@@ -32,10 +32,11 @@ _PLAIN_WORDS: Final = {
     "model_attributes_type": "this must be an object",
     "finite_number": "this must be a finite number",
 }
-# Fields that must be there, with what to write: by the kind of the action, and their name.
+# Required fields with the value to write, by the kind of the action and the name of the field.
 _TO_WRITE: Final[dict[tuple[int | str, ...], str]] = {
     ("PIPELINE_RUN", "reversible"): (
-        "false for a python or dbt pipeline; true for query files, but for what cannot be taken back on a server"
+        "false for a python or dbt pipeline, and for query files whose changes on a server cannot be rolled back; true"
+        " for other query files"
     ),
 }
 _BOUNDS: Final = {
@@ -49,7 +50,7 @@ _BOUNDS: Final = {
 }
 
 
-# Fields that only one kind of document has. Whoever hands in the wrong one is told which it is.
+# Fields that only one kind of document has. The refusal of a wrong document names its kind.
 _TELLTALES: Final = {
     "envelope": ({"envelope_id", "plan", "signature"}, "an envelope"),
     "plan": ({"plan_id", "action_plan"}, "a plan"),
@@ -62,12 +63,12 @@ _TELLTALES: Final = {
     "task-manifest": ({"task_id", "capability_id", "inputs"}, "a task manifest"),
 }
 _WHAT_IT_IS_FOR: Final = {
-    "envelope": "It is approved already. To carry it out: remit apply {}",
+    "envelope": "It is approved already. To apply it: remit apply {}",
     "plan": "It is not approved yet. To approve it: remit approve {} -o envelope.json",
-    "task-manifest": "For a task there is: remit task lease {} -o lease.json",
+    "task-manifest": "To issue a lease for this task: remit task lease {} -o lease.json",
 }
 
-# By how the pattern begins.
+# Explanations by the beginning of the pattern.
 _PATTERN_WORDS: Final = {
     "^sha256:": "this must be `sha256:` and 64 hex digits in lower case",
     "^[0-9a-f]{8}-": "this must be a UUID in lower case",
@@ -80,24 +81,34 @@ _PATTERN_WORDS: Final = {
 
 
 def refusal(problem: ValidationError, tree: Any, title: str, source: str) -> RefusedError:
-    """`title` names the contract; `source` names where the document came from, if anybody knows."""
+    """Build the refusal of a document.
+
+    Args:
+        problem: The errors of the validator.
+        tree: The document.
+        title: The title of the contract.
+        source: The name of the document's file or field; empty if it is not known.
+
+    Returns:
+        The error to raise.
+    """
     schema = schema_name(title)
     other = _recognised(tree, schema) if schema else ""
     if other:
         return _mistaken(other, schema, source or title, is_file=bool(source) and source != title)
     errors = problem.errors(include_url=False, include_input=False)
-    # A mistyped name is both an unknown field and a missing one: the unknown one shows where to look.
+    # A mistyped name is an unknown field and a missing one. The unknown one shows the place of the mistake.
     errors.sort(key=lambda error: error["type"] != "extra_forbidden")
     return RefusedError(
         Reason.MALFORMED,
         _summary(errors, tree),
         where=f"{source or title}, {_json_path(errors[0], tree)}",
-        next_step=f"Compare it with: remit schema {schema}" if schema else "Put right what is named above.",
+        next_step=f"Compare it with: remit schema {schema}" if schema else "Correct the fields that are named above.",
     )
 
 
 def _recognised(tree: Any, expected: str) -> str:
-    """The kind of document that this is, if it is plainly another one than was asked for."""
+    """Return the kind of this document if it is clearly of another kind than the expected one."""
     if not isinstance(tree, dict) or (expected in _TELLTALES and _TELLTALES[expected][0] <= tree.keys()):
         return ""
     return next((name for name, (fields, _) in _TELLTALES.items() if fields <= tree.keys()), "")
@@ -106,10 +117,10 @@ def _recognised(tree: Any, expected: str) -> str:
 def _mistaken(found: str, expected: str, source: str, *, is_file: bool) -> RefusedError:
     wanted = _TELLTALES[expected][1] if expected in _TELLTALES else f"a document of another kind ({expected})"
     plain = is_file and not source.startswith(("-", "<")) and all(c.isalnum() or c in "/._-" for c in source)
-    advice = _WHAT_IT_IS_FOR.get(found, f"Give {wanted}; `remit schema {expected}` says what one looks like.")
+    advice = _WHAT_IT_IS_FOR.get(found, f"Give {wanted}. `remit schema {expected}` prints its JSON Schema.")
     return RefusedError(
         Reason.MALFORMED,
-        f"this is {_TELLTALES[found][1]}, and {wanted} is wanted here",
+        f"this is {_TELLTALES[found][1]}, but {wanted} is needed here",
         where=source,
         next_step=advice.format(source if plain else "FILE"),
     )
@@ -144,16 +155,16 @@ def _why(error: ErrorDetails) -> str:
 
 
 def _guess(details: dict[str, Any]) -> str:
-    """What was meant, if it is near to what is allowed. Only what is allowed is repeated."""
+    """Return the allowed value that is most similar to the given one. The given value is not repeated."""
     allowed = [tag.strip("'") for tag in str(details["expected_tags"]).split(", ")]
     requested = str(details.get("tag", ""))
-    # Comparing takes its time for each letter, and nothing that long is near to a name of ours.
+    # The comparison takes time for each letter, and no allowed name is that long.
     close = difflib.get_close_matches(requested, allowed, n=1) if len(requested) <= _LONGEST_GUESS else []
     return f"; most likely {close[0]!r}" if close else ""
 
 
 def _json_path(error: ErrorDetails, tree: Any) -> str:
-    """The place in the input. The validator also names the branches of unions it took: those are left out."""
+    """Return the place in the input, without the branches of unions that the validator also names."""
     location, missing = error["loc"], error["type"] == "missing"
     if error["type"].startswith("union_tag_"):
         location, missing = (*location, error["ctx"]["discriminator"].strip("'")), True

@@ -1,8 +1,8 @@
-"""What an agent is told of plans: the answers of people, field by field, with null where something is withheld.
+"""The answers about plans that an agent receives: those for people, field by field, with null for withheld values.
 
-A zero or an empty list would be a statement: "nothing was changed", "nothing would fail". Null says that the agent is
-not told. These are answers only. What is stored and signed is one of the contracts for people, which have no nulls
-there.
+A zero or an empty list would be a statement, such as "nothing was changed" or "nothing would fail". Null says that the
+value is withheld. These models are used for answers only. Stored and signed documents use the contracts for people,
+which have no nulls in these fields.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -38,22 +38,22 @@ Parameters = Annotated[tuple[ShownParameter, ...], Field(strict=False, max_lengt
 
 
 class AgentPreviewedFile(Contract):
-    """One action on a file. Only what the agent wrote out as a whole file has lines, a digest and a size."""
+    """One action on a file. Lines, a digest and a size are there only if the agent sent the whole file."""
 
     action_id: Identifier
     path: RelativePath
     new_path: RelativePath | None
     operation: FileOperation
     before: None = None
-    after: Digest | None = Field(description="Of the content that the agent sent; null: withheld.")
+    after: Digest | None = Field(description="The digest of the content that the agent sent; null: withheld.")
     mode_before: None = None
     mode_after: None = None
     size_before: None = None
-    size_after: Count | None = Field(description="Of the content that the agent sent, in bytes; null: withheld.")
-    lines_added: Count | None = Field(description="Of the content that the agent sent; null: withheld.")
+    size_after: Count | None = Field(description="The bytes of the content that the agent sent; null: withheld.")
+    lines_added: Count | None = Field(description="The lines of the content that the agent sent; null: withheld.")
     lines_removed: None = None
     diff: LongText | None = Field(description="The agent's own lines, masked; null: withheld.")
-    diff_left_out: Count | None = Field(description="Own lines that are not shown; null: withheld.")
+    diff_left_out: Count | None = Field(description="The agent's own lines that are not shown; null: withheld.")
 
 
 class AgentPreviewedSql(Contract):
@@ -71,7 +71,7 @@ class AgentPreviewedSql(Contract):
     query_file: RelativePath | None
     rows: None = None
     texts: Annotated[tuple[StatementText, ...], Field(strict=False, max_length=1)] | None = Field(
-        description="The statements that the agent sent; null: they are in a file, and withheld."
+        description="The statements that the agent sent; null: they are in a file and withheld."
     )
     parameters: Parameters
     unseen: None = None
@@ -93,7 +93,7 @@ class AgentPreviewedPipeline(Contract):
 
 
 class AgentPlanPreview(Contract):
-    """The preview of a plan for its agent: what the agent sent. Null: withheld, and shown to people."""
+    """The preview of a plan for its agent, with the content that the agent sent. Null: withheld, shown to people."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
@@ -101,15 +101,21 @@ class AgentPlanPreview(Contract):
     plan_digest: Digest
     config_digest: None = None
     preview_digest: None = Field(default=None, alias="digest")
-    status: Literal["WITHHELD"] = Field(description="Whether the plan would succeed depends on what files hold.")
-    risk: RiskLevel = Field(description="By the text of the plan and the configuration. Files may raise it.")
+    status: Literal["WITHHELD"] = Field(
+        description="Withheld, because whether the plan would succeed depends on the content of files."
+    )
+    risk: RiskLevel = Field(
+        description="The risk by the text of the plan and the configuration. The content of files may raise it."
+    )
     inputs: None = None
     files: Many[AgentPreviewedFile]
     sql: Many[AgentPreviewedSql] = ()
     pipelines: Many[AgentPreviewedPipeline] = ()
-    needs: NeededApprovals = Field(description="As far as the text of the plan shows it. Files may add to it.")
+    needs: NeededApprovals = Field(
+        description="The approvals that the text of the plan needs. The content of files may add to them."
+    )
     findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)] = Field(
-        description="In files that the agent wrote out as a whole."
+        description="Findings in files whose whole content the agent sent."
     )
     remarks: None = None
     problems: None = Field(default=None, description="Whether anything would fail is withheld.")
@@ -119,7 +125,7 @@ class AgentPlanPreview(Contract):
     rules: Many[Text]
     folders: None = None
     backup_bytes: None = None
-    withheld: Text = Field(description="Why an agent is shown less than a person.")
+    withheld: Text = Field(description="Why an agent sees less than a person.")
 
 
 class AgentProposalPreview(Contract):
@@ -136,7 +142,9 @@ class AgentProposalPreview(Contract):
 
 
 class AgentActionsSummary(Contract):
-    """`total` is the number of actions in the plan. The others are told of a SUCCESS only, from which they follow."""
+    """The numbers of actions. `total` is that of the plan. The others are given for a SUCCESS only, which implies
+    them.
+    """
 
     total: Count
     completed: Count | None
@@ -158,13 +166,13 @@ class AgentReport(Contract):
     actions_completed: None = None
     actions_failed: None = None
     actions_skipped: None = None
-    rollback_performed: bool | None = Field(description="Null of one that was CANCELLED: withheld.")
+    rollback_performed: bool | None = Field(description="Null for a CANCELLED run: withheld.")
     rollback_manifest_id: Uuid4 | None
     warnings: None = None
 
 
 class AgentChangeLog(Contract):
-    """That there is a change log. What it holds is shown to people."""
+    """The ids of a change log. Its content is shown to people."""
 
     log_id: Uuid4
     plan_id: Identifier
@@ -176,7 +184,7 @@ class AgentChangeLog(Contract):
 
 
 class AgentRunDocuments(Contract):
-    """What an agent is told of the run of its plan. Null: withheld, and shown to people."""
+    """The documents of a run, for the agent of its plan. Null: withheld, and shown to people."""
 
     status: None = None
     report: AgentReport
@@ -184,7 +192,7 @@ class AgentRunDocuments(Contract):
     manifest: None = None
     errors: None = None
     rollbacks: None = None
-    withheld: Text = Field(description="Why an agent is shown less than a person.")
+    withheld: Text = Field(description="Why an agent sees less than a person.")
 
 
 class AgentUndoAnswer(Contract):
@@ -192,7 +200,7 @@ class AgentUndoAnswer(Contract):
 
     status: Literal["EXECUTED", "PARTIAL", "FAILED", "REFUSED"]
     envelope_id: Identifier
-    stored: bool = Field(default=False, description="It was undone before; nothing was done now.")
+    stored: bool = Field(default=False, description="The run was undone before; nothing was changed now.")
     restored: None = None
     kept: None = None
     drifted: None = None
@@ -200,7 +208,7 @@ class AgentUndoAnswer(Contract):
     refused: ErrorTold | None = None
     errors: None = None
     set_aside: None = None
-    withheld: Text = Field(description="Why an agent is shown less than a person.")
+    withheld: Text = Field(description="Why an agent sees less than a person.")
 
 
 class AgentUndoLook(Contract):
@@ -211,4 +219,4 @@ class AgentUndoLook(Contract):
     drifted: None = None
     drift_digest: None = None
     set_aside: None = None
-    withheld: Text = Field(description="Why an agent is shown less than a person.")
+    withheld: Text = Field(description="Why an agent sees less than a person.")

@@ -1,4 +1,4 @@
-"""What a run of a plan changed, file by file: `change_log.json`."""
+"""The change log of a plan's run, `change_log.json`: every change, file by file."""
 
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -29,7 +29,7 @@ class FileState(Contract):
 
 
 class DiffSummary(Contract):
-    """A binary file has no lines: both counts are 0 and the preview says so."""
+    """The size and the beginning of a diff. A binary file has no lines: both counts are 0 and the preview says so."""
 
     lines_added: Count
     lines_removed: Count
@@ -62,14 +62,15 @@ class Change(Contract):
         if (self.before_state.exists, self.after_state.exists) != _EXISTENCE[self.operation]:
             raise ValueError(f"before_state and after_state do not fit a {self.operation}")
         if (self.new_path is not None) != (self.operation == "RENAME"):
-            raise ValueError("new_path belongs to a RENAME, and to nothing else")
+            raise ValueError("new_path is for a RENAME, and only for a RENAME")
         return self
 
 
 class ChangeLog(Contract):
     """Every change that a plan made, file by file.
 
-    `files_affected_count` counts distinct values of `file_path`; `total_lines_changed`, lines added and removed.
+    `files_affected_count` is the number of distinct `file_path`s. `total_lines_changed` is the number of lines that
+    were added or removed.
     """
 
     bounds: ClassVar[Bounds] = LARGE

@@ -1,4 +1,4 @@
-"""The protocol layer's signed approval of one exact plan."""
+"""The envelope: the signed approval of one exact plan."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,7 +9,7 @@ from remit.contracts.plans.plan import Plan
 from remit.parsing import Bounds
 
 FileMode = Annotated[str, Field(max_length=4, pattern=r"^0[0-7]{3}$")]
-"""Permission bits in octal, as `ls` and `chmod` have them."""
+"""Permission bits in octal, as in `chmod`."""
 
 
 class ApprovedInput(Contract):
@@ -18,12 +18,12 @@ class ApprovedInput(Contract):
     path: RelativePath
     input_digest: Digest = Field(alias="digest")
     mode: FileMode | None = Field(
-        default=None, description="The permissions, of a file that the plan touches; null for one that is only read."
+        default=None, description="The permissions of a file that the plan changes; null for one that is only read."
     )
 
 
 class Approvals(Contract):
-    """What was allowed on top of the plan, each thing by its name. Empty means refused."""
+    """The exceptions that the approver allowed, each by its name. Empty: none."""
 
     protected: Many[RelativePath]
     executable: Many[RelativePath]
@@ -32,7 +32,9 @@ class Approvals(Contract):
 
 
 class Envelope(Contract):
-    """An approved plan. The signature covers every other field, the plan by its digest; only APPROVED is one."""
+    """An approved plan. The signature covers every other field, and the plan by its digest. The status is always
+    APPROVED.
+    """
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 

@@ -1,4 +1,4 @@
-"""The plan door's closed set of error codes: a table from our reasons to its numbers."""
+"""The closed set of error codes of plans: a table from Remit's reasons to their numbers."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ from remit.core.errors import Reason
 class PlanError(NamedTuple):
     code: int
     kind: str
-    """`error_type` on the wire."""
+    """The value of `error_type` in documents."""
 
     @property
     def category(self) -> ErrorCategory:

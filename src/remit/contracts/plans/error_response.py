@@ -1,4 +1,4 @@
-"""How the plan door says that something went wrong."""
+"""The errors of plans, as documents report them."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -22,7 +22,7 @@ CATEGORY_BY_THOUSAND: Final[dict[int, ErrorCategory]] = {
 
 
 class ErrorDetails(Contract):
-    """Which action, on what; null where the error is not about one action."""
+    """The action that failed, and its target; null if the error is not about one action."""
 
     action_id: Identifier | None = None
     target: RelativePath | None = None
@@ -30,7 +30,7 @@ class ErrorDetails(Contract):
 
 
 class ErrorResponse(Contract):
-    """One error. Its category is the thousand of its code."""
+    """One error of a plan. The first digit of its code gives its category."""
 
     error_id: Uuid
     error_code: ErrorCode

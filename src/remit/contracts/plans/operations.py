@@ -1,7 +1,7 @@
-"""What one action of a plan does: the operations, told apart by `type`.
+"""The operations that an action of a plan can do. `type` names the operation.
 
-A plan may write the parameters beside `type` or under `details`; both mean the same and become the first form, so
-that one meaning has one digest. An operation with both is unclear, and refused.
+A plan may write the parameters beside `type` or under `details`. Both mean the same, and the second form is converted
+to the first, so that one meaning has one digest. An operation with both forms is unclear, and refused.
 """
 
 import binascii
@@ -28,7 +28,7 @@ FileMode = Literal["0644", "0755"]
 LineNumber = Annotated[int, Field(ge=1, le=10_000_000)]
 
 JsonPath = Annotated[str, Field(min_length=1, max_length=1_000)]
-"""RFC 9535; must select exactly one node, which is found out when it is applied."""
+"""A JSONPath (RFC 9535). It must select exactly one node. This is checked when it is applied."""
 
 PropertyKey = Annotated[str, Field(max_length=200)]
 
@@ -45,7 +45,7 @@ class Operation(Contract):
         if not isinstance(details, dict):
             raise PydanticCustomError("details_type", "details must be an object")
         if set(value) != {"type", "details"} or "type" in details or "details" in details:
-            raise PydanticCustomError("details_unclear", "parameters stand beside `type` or under `details`, not both")
+            raise PydanticCustomError("details_unclear", "give parameters beside `type` or under `details`, not both")
         return {"type": value["type"], **details}
 
     @classmethod
@@ -64,7 +64,7 @@ class Operation(Contract):
 
 
 class ContentOperation(Operation):
-    """One that carries a whole file, as text or as bytes in base64: exactly one of the two."""
+    """The base of operations with the content of a whole file: either as text, or as bytes in base64."""
 
     content: LongText | None = None
     content_base64: Base64Text | None = None
@@ -84,7 +84,7 @@ class WriteFile(ContentOperation):
 
 
 class ReplaceContent(ContentOperation):
-    """FILE_MODIFY: the whole file anew. The mode stays unless given."""
+    """FILE_MODIFY: replaces the whole content. The mode stays unless given."""
 
     type: Literal["replace_content"]
 
@@ -103,7 +103,7 @@ class RenameFile(Operation):
 
 
 class TextReplace(Operation):
-    """FILE_MODIFY: a literal text, or with `regex` a pattern without backtracking. No match is a failure."""
+    """FILE_MODIFY: replaces a literal text, or with `regex` a pattern without backtracking. No match is a failure."""
 
     type: Literal["text_replace"]
     pattern: Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -113,7 +113,7 @@ class TextReplace(Operation):
 
 
 class LineInsert(Operation):
-    """FILE_MODIFY: before the line of this number, counted from 1; one past the last appends."""
+    """FILE_MODIFY: inserts before the line with this number. The first line is 1. One past the last appends."""
 
     type: Literal["line_insert"]
     line_number: LineNumber
@@ -121,7 +121,7 @@ class LineInsert(Operation):
 
 
 class LineDelete(Operation):
-    """FILE_MODIFY: these lines, counted from 1, both ends included."""
+    """FILE_MODIFY: deletes the lines from the first to the last number, both included. The first line is 1."""
 
     type: Literal["line_delete"]
     start_line: LineNumber
@@ -160,7 +160,7 @@ class YamlUpdate(Operation):
 
 
 class SqlExecute(Operation):
-    """SQL_EXECUTE: a query file, or the query itself; parameters are bound, never pasted into the text."""
+    """SQL_EXECUTE: runs a query file, or the given query. Parameters are bound, never inserted into the text."""
 
     type: Literal["sql_execute"]
     query_file: RelativePath | None = None
@@ -178,7 +178,7 @@ class SqlExecute(Operation):
 
 
 class PipelineRun(Operation):
-    """PIPELINE_RUN: a pipeline that the configuration registers under this name."""
+    """PIPELINE_RUN: runs a pipeline that the configuration registers under this name."""
 
     type: Literal["pipeline_run"]
     pipeline: Name

@@ -1,4 +1,4 @@
-"""What is stored of a plan that ran, and of one that was taken back."""
+"""The stored outcome of a plan, and of its rollback."""
 
 from typing import ClassVar, Literal
 
@@ -26,36 +26,38 @@ from remit.parsing import Bounds
 
 
 class PlanOutcome(Contract):
-    """All that came of a plan: enough to write every one of its papers again."""
+    """The outcome of a plan. All its reports can be written again from it."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
-    status: CompletionStatus = Field(description="The signed word of it.")
+    status: CompletionStatus = Field(description="The signed status.")
     report: ExecutionReport
     change_log: ChangeLog
-    manifest: RollbackManifest | None = Field(description="The way back; null where nothing was to be kept.")
+    manifest: RollbackManifest | None = Field(
+        description="The checkpoints for a rollback; null if there was nothing to keep."
+    )
     errors: Many[ErrorResponse]
 
 
 class PlanRefusal(Contract):
-    """Nothing was claimed, and nothing was done."""
+    """The refusal of a plan. Nothing was claimed, and nothing was changed."""
 
     status: Literal["REFUSED", "CANCELLED"] = Field(
-        default="REFUSED", description="CANCELLED: somebody cancelled it before anything was begun."
+        default="REFUSED", description="CANCELLED: a person or the proposer cancelled the plan before it started."
     )
-    envelope_id: Identifier = Field(description="The approval, if it could be read; else `unknown`.")
+    envelope_id: Identifier = Field(description="The id of the envelope, if it could be read; otherwise `unknown`.")
     errors: Some[ErrorResponse]
 
 
 class Kept(Contract):
-    """What a rollback left as it was, and why."""
+    """A file or rows that a rollback did not restore, and why."""
 
     checkpoint_id: Uuid
     reason: ShortText
 
 
 class RollbackOutcome(Contract):
-    """How it ended to take back a plan. The signature covers every other field."""
+    """How the rollback of a plan ended. The signature covers every other field."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
@@ -63,11 +65,12 @@ class RollbackOutcome(Contract):
     envelope_id: Identifier
     manifest_id: Uuid4
     status: Literal["EXECUTED", "PARTIAL", "FAILED", "REFUSED"] = Field(
-        description="EXECUTED: all that was asked for is restored. PARTIAL: some of it was kept. REFUSED: untouched."
+        description="EXECUTED: everything that was requested is restored. PARTIAL: some of it is. REFUSED: nothing was"
+        " changed."
     )
-    restored: Many[Uuid] = Field(description="The checkpoints that this one restored.")
+    restored: Many[Uuid] = Field(description="The checkpoints that this rollback restored.")
     kept: Many[Kept]
-    manifest: RollbackManifest = Field(description="The manifest as it stands now.")
+    manifest: RollbackManifest = Field(description="The manifest after this rollback.")
     errors: Many[ErrorResponse]
     executed_at: Timestamp
     key_id: KeyId

@@ -1,4 +1,4 @@
-"""What is told of an action that runs a pipeline: its steps, how they ended, rows, and the last lines of its log."""
+"""The report on an action that runs a pipeline: its steps, how they ended, rows, and the last lines of its log."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -12,38 +12,41 @@ _LATER: Final = frozenset({"server", "description"})
 
 
 class ToldStep(Contract):
-    """A query file, a function, or a node of dbt."""
+    """One step of a pipeline: a query file, a function, or a node of dbt."""
 
     name: ShortText
     state: Literal["done", "failed", "skipped"]
-    rows: Count | None = Field(default=None, description="Rows that it says it handled, or that were counted.")
+    rows: Count | None = Field(default=None, description="Rows that the step reported, or that Remit counted.")
     milliseconds: Count = 0
-    words: ShortText = Field(default="", description="What came of it, in a few words.")
+    words: ShortText = Field(default="", description="The result of the step, in a few words.")
 
 
 class PipelineTold(Contract):
-    """One action that runs a pipeline, as it was run on copies, or on a server and rolled back."""
+    """The report on one action that runs a pipeline. The pipeline ran on copies, or on a server in a transaction that
+    was rolled back.
+    """
 
     action_id: Identifier
     pipeline: Name
-    description: ShortText = Field(default="", description="As the configuration describes it.")
+    description: ShortText = Field(default="", description="The description in the configuration.")
     kind: Literal["sql", "python", "dbt"]
-    reversible: bool = Field(description="Whether all that it changes can be taken back.")
+    reversible: bool = Field(description="Whether everything that it changes can be rolled back.")
     steps: Annotated[tuple[ToldStep, ...], Field(strict=False, max_length=MAX_STEPS_TOLD)]
-    left_out: Count = Field(default=0, description="Steps that are not in the list, because it is long.")
+    left_out: Count = Field(default=0, description="The number of steps that a long list leaves out.")
     changes: Annotated[tuple[RelativePath, ...], Field(strict=False, max_length=100)] = Field(
-        default=(), description="Files that it makes or changes."
+        default=(), description="Files that it creates or changes."
     )
     log: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_LOG_LINES)] = Field(
-        default=(), description="The last lines of what it said, masked."
+        default=(), description="The last lines of its output, masked."
     )
     server: ShortText | None = Field(
         default=None,
-        description="The database server that it ran on, in a transaction that was rolled back; null: on copies.",
+        description="The database server on which it ran, in a transaction that was rolled back; null: it ran on"
+        " copies.",
     )
 
     @model_serializer(mode="wrap")
     def _omit_missing(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Reports that were signed before these fields were there keep their digest."""
+        """Omit empty fields that were added later, so that reports signed before keep their digest."""
         tree: dict[str, Any] = serialise(self)
         return {name: value for name, value in tree.items() if value or name not in _LATER}

@@ -1,7 +1,7 @@
-"""The plan door: a list of actions with their order, and what must hold before and after each.
+"""A plan: a list of actions with their order, and the conditions before and after each.
 
-A plan carries the content of the files it creates, and so may be as large as the bounds allow anybody to be. Whether
-the dependencies form a DAG, and every path check past spelling, is decided later and reported by its own error codes.
+A plan contains the files that it creates, so it may be as large as the largest bounds. Only the form is checked here.
+Whether the dependencies form a DAG, and whether the paths are allowed, is checked later and has its own error codes.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ ActionType = Literal[
 
 
 class PlanAction(Contract):
-    """What every action has. `expected_hash_*` is of the target's bytes."""
+    """The fields of every action. `expected_hash_*` are hashes of the target's bytes."""
 
     action_id: Identifier
     depends_on: Many[Identifier] = ()
@@ -80,7 +80,7 @@ class SchemaUpdate(PlanAction):
 
 
 class SqlAction(PlanAction):
-    """The connection names the database; a target is optional and names its file."""
+    """An action that runs SQL. The connection names the database. A target is optional and names the database file."""
 
     action_type: Literal["SQL_EXECUTE"]
     target: RelativePath | None = None
@@ -89,7 +89,9 @@ class SqlAction(PlanAction):
 
 
 class PipelineAction(PlanAction):
-    """The plan must say itself whether the pipeline can be undone: only one that is all SQL on what Remit keeps can."""
+    """An action that runs a pipeline. The plan must state whether the pipeline can be undone. Only a pipeline of query
+    files can, and only if Remit keeps the data that it changes.
+    """
 
     action_type: Literal["PIPELINE_RUN"]
     target: RelativePath | None = None
@@ -105,7 +107,7 @@ Action = Annotated[
 
 
 class ExecutionInstructions(Contract):
-    """How to run the actions. The defaults are the careful ones."""
+    """How to run the actions. The defaults are the safe ones."""
 
     execution_order: Literal["sequential", "parallel"] = "sequential"
     stop_on_error: bool = True
@@ -116,7 +118,7 @@ class ExecutionInstructions(Contract):
 
 
 class Plan(Contract):
-    """A task plan. Nothing outside its list of actions is ever touched."""
+    """A plan. Only the files, databases and pipelines in its list of actions are changed."""
 
     bounds: ClassVar[Bounds] = LARGE
 
@@ -130,5 +132,5 @@ class Plan(Contract):
         counts = Counter(action.action_id for action in self.action_plan)
         repeated = [action_id for action_id, times in counts.items() if times > 1]
         if repeated:
-            raise ValueError(f"the action id {repeated[0]!r} stands more than once")
+            raise ValueError(f"the action id {repeated[0]!r} is used more than once")
         return self
