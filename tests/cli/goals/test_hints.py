@@ -40,7 +40,7 @@ FORBIDS = """
 @description("nobody reads this")
 forbid (principal == User::"acme/mia", action == Action::"copy_form", resource);
 """
-NUMBER = "is no whole number of at most 15 digits"
+NUMBER = "is not a whole number of at most 15 digits"
 
 
 class Desk:

@@ -24,15 +24,15 @@ def test_a_policy_that_does_not_hold_is_refused_by_file_and_line(subtests: pytes
         (f'@id("") permit{ANY};', "needs an id"),
         (f'@id("a b") permit{ANY};', "needs an id"),
         (f'@id("x") @id("y") permit{ANY};', "duplicate annotation"),
-        (f'{ALL}\n@id("all") forbid{ANY};', 'two policies are called @id("all")'),
-        (f'@id("x") @verdict("allow") permit{ANY};', "a @verdict that is not known"),
-        (f'@id("x") @verdict("APPROVAL_REQUIRED") permit{ANY};', "a @verdict that is not known"),
-        (f'@id("x") @verdict permit{ANY};', "a @verdict that is not known"),
-        (f'@id("x") @verdict("approval_required") forbid{ANY};', "a @verdict that is not known"),
-        (f'@id("x") @verdcit("approval_required") permit{ANY};', "not known here: @verdcit"),
-        (f'@id("x") @Verdict("approval_required") permit{ANY};', "not known here: @Verdict"),
-        ('@id("x") forbid(principal == ?principal, action, resource);', "this is a template"),
-        ('@id("x") forbid(principal, action, resource in ?resource);', "this is a template"),
+        (f'{ALL}\n@id("all") forbid{ANY};', 'two policies have the id @id("all")'),
+        (f'@id("x") @verdict("allow") permit{ANY};', "has an unknown @verdict"),
+        (f'@id("x") @verdict("APPROVAL_REQUIRED") permit{ANY};', "has an unknown @verdict"),
+        (f'@id("x") @verdict permit{ANY};', "has an unknown @verdict"),
+        (f'@id("x") @verdict("approval_required") forbid{ANY};', "has an unknown @verdict"),
+        (f'@id("x") @verdcit("approval_required") permit{ANY};', "an unknown annotation: @verdcit"),
+        (f'@id("x") @Verdict("approval_required") permit{ANY};', "an unknown annotation: @Verdict"),
+        ('@id("x") forbid(principal == ?principal, action, resource);', "this is a policy template"),
+        ('@id("x") forbid(principal, action, resource in ?resource);', "this is a policy template"),
         ('@id("x") permit(principal, action == Action::"pay", resource);', "names the action 'pay'"),
         ('@id("x") permit(principal == Group::"g", action, resource);', "unrecognized entity type `Group`"),
         (f'@id("x") forbid{ANY} when {{ context.country == "DE" }};', "attribute `country`"),
@@ -49,11 +49,11 @@ def test_a_policy_that_does_not_hold_is_refused_by_file_and_line(subtests: pytes
         ("this is no policy;", "not a Cedar policy"),
         (f'@id("x") permit{ANY} when {{ "an open string }};', "a string does not end on its line"),
         (f'@id("x") permit{ANY} when {{ "over\nlines" == "x" }};', "a string does not end on its line"),
-        (f'@id("x") pеrmit{ANY};', "that Cedar does not know"),
-        (f'@id("x") permit{ANY});', "`)` closes a bracket that is not open"),
-        (f'@id("x") permit{ANY} when {{ (] ( }};', "`]` closes a bracket that is not open"),
-        (f'@id("x") permit{ANY}; // \u202e', "an invisible character stands here, U+202E"),
-        (f'\ufeff@id("x") permit{ANY};', "an invisible character stands here, U+FEFF"),
+        (f'@id("x") pеrmit{ANY};', "Cedar does not know a character"),
+        (f'@id("x") permit{ANY});', "`)` closes a bracket that was not opened"),
+        (f'@id("x") permit{ANY} when {{ (] ( }};', "`]` closes a bracket that was not opened"),
+        (f'@id("x") permit{ANY}; // \u202e', "there is an invisible character here, U+202E"),
+        (f'\ufeff@id("x") permit{ANY};', "there is an invisible character here, U+FEFF"),
         (f'@id("x") permit{ANY} when {{ context.language == "a\u200bb" }};', "U+200B"),
         (f'@id("x") permit{ANY} when {{ context has a.b }};', "a chain of attributes"),
         (f'@id("x") permit{ANY} when {{ context has "a" // x\n .b }};', "a chain of attributes"),
@@ -73,7 +73,7 @@ def test_one_bad_policy_refuses_all_files_and_says_what_there_is() -> None:
         "a.cedar": ALL,
         "b/c.cedar": f'{ALL.replace("all", "more")}\n\n@id("x") permit(principal, action == Action::"p", resource);',
     }
-    with pytest.raises(RefusedError, match=r"the policy x names the action 'p'.*everybody is denied") as caught:
+    with pytest.raises(RefusedError, match=r"the policy x names the action 'p'.*every request is denied") as caught:
         access(files=files)
     assert caught.value.where == "b/c.cedar, line 3"
     assert "look, refund" in caught.value.next_step
@@ -89,11 +89,11 @@ def test_all_that_is_wrong_is_found_at_once_and_nothing_is_made_of_any_of_it() -
     found = find_policy_problems(files, TENANTS, ACTIONS)
     assert [(each.where, each.what.partition(",")[0]) for each in found] == [
         ("a.cedar, line 2", "the policy x names the action 'gone'"),
-        ("a.cedar, line 3", 'two policies are called @id("all")'),
+        ("a.cedar, line 3", 'two policies have the id @id("all")'),
         ("b.cedar, line 1", "the file ends in the middle of a policy"),
         ("c.cedar, line 1", "the policy y names the action 'left'"),
     ]
-    assert "take the action out of the policy; else put the simulation back" in found[0].next_step
+    assert "remove the action from the policy. Otherwise restore the simulation" in found[0].next_step
     assert found[0].next_step.endswith("The access actions of the catalogue: look, refund.")
     many = "".join(ALL.replace("all", f"p{n}") + "\n" for n in range(MAX_POLICIES + 1))
     assert [each.reason for each in find_policy_problems({"a.cedar": many}, TENANTS, ACTIONS)] == [Reason.TOO_LARGE]
@@ -143,7 +143,7 @@ def test_brackets_as_deep_as_they_may_be_are_read() -> None:
 
 def test_sizes_are_bounded() -> None:
     one = f'@id("x") permit{ANY} when {{ ["{"a" * 16_384}"].contains("b") }};'
-    with pytest.raises(RefusedError, match="a policy may have at most 16 KiB"):
+    with pytest.raises(RefusedError, match="the policy has more than 16 KiB"):
         access(one)
     with pytest.raises(RefusedError, match="at most 262144"):
         access("/" * (MAX_FILE_BYTES + 1))
@@ -153,7 +153,7 @@ def test_sizes_are_bounded() -> None:
         access(files={f"{n}.cedar": "/" * MAX_FILE_BYTES for n in range(5)})
     with pytest.raises(RefusedError, match="at most 100"):
         access(files={f"{n}.cedar": "" for n in range(101)})
-    with pytest.raises(RefusedError, match=f"at most {MAX_POLICIES} are read"):
+    with pytest.raises(RefusedError, match=f"at most {MAX_POLICIES} are allowed"):
         access("".join(ALL.replace("all", f"p{n}") + "\n" for n in range(MAX_POLICIES + 1)))
     with pytest.raises(RefusedError, match="at most 500"):
         access(actions=[f"a{n}" for n in range(501)])

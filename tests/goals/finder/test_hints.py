@@ -24,7 +24,7 @@ FIELDS: dict[str, Any] = {
     "pin": {"type": "integer", "question": "Which number?"},
 }
 MANY = changed(LOOKUP, fields=FIELDS, phrases={"en": ["show order {order}", "paint {word}", "name {name} to {word}"]})
-NUMBER = "is no whole number of at most 15 digits"
+NUMBER = "is not a whole number of at most 15 digits"
 
 
 def why(field: str, text: str, *, answers: bool = True, **more: Any) -> str:
@@ -38,7 +38,7 @@ def test_an_answer_that_does_not_fit_is_told_why() -> None:
         ("order", "order=1x", f"“1x” {NUMBER}"),
         ("order", "order=1 order=2", SEVERAL),
         ("order", "17 or 18", SEVERAL),
-        ("amount", "12", "“12” is no amount with its currency, such as 12.50 EUR"),
+        ("amount", "12", "“12” is not an amount with its currency, such as 12.50 EUR"),
         ("amount", "12 GBP", "“12 GBP”: the currency must be EUR or USD"),
         ("colour", "purple!", "“purple!” is none of: red, blue"),
         ("name", "A-b", "“A-b” does not match the field's pattern: [A-Z]-[0-9]+"),

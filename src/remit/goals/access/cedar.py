@@ -1,10 +1,10 @@
-"""The Cedar engine: policies checked and made ready, and one question put to them.
+"""The Cedar engine: checks and compiles policies, and evaluates one question with them.
 
-Two habits of the engine are undone here. A policy that fails while it is evaluated is skipped, so a `forbid` that fails
-would forbid nothing: whoever failed is told, and the caller denies. And policies are called by their position: here
-each has an `@id`, and is told by it.
+Two behaviours of the engine are corrected here. The engine skips a policy that fails while it is evaluated, so a
+`forbid` that fails would forbid nothing. `evaluate` reports such a failure, and the caller denies. The engine also
+names policies by their position. Here each policy has an `@id` and is named by it.
 
-What those who wrote the policies want people to read whom one stops: `@reason("...")`. Part of no answer.
+`@reason("...")` is a text of the policy's author for users whom the policy stops. It does not affect any decision.
 """
 
 import functools
@@ -33,13 +33,14 @@ _MAX_LISTED: Final = 20
 _ANNOTATIONS: Final = frozenset({"id", "verdict", "description", "reason"})
 _ID: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _FAILED: Final = re.compile(r"error while evaluating policy `policy([0-9]+)`: ")
-# What the engine makes of one policy: two levels for each operator in a row. Far from where a reader would give up.
+# The JSON that the engine makes of one policy has two levels for each operator in a row. This is far below the depth
+# at which a reader would fail.
 _TREE: Final = Bounds(max_bytes=4 << 20, max_depth=300)
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Checked policies, ready to be asked. The engine's parts are immutable."""
+    """Checked policies, ready for evaluation. The objects of the engine are immutable."""
 
     policies: "PolicySet"
     schema: "Schema"
@@ -48,52 +49,56 @@ class Compiled:
 
 
 class UnknownActionError(RefusedError):
-    """A policy names an action that the catalogue does not have, or has no more."""
+    """A policy names an action that is not, or no longer, in the catalogue."""
 
 
 class Evaluation(NamedTuple):
-    """What the engine said."""
+    """The answer of the engine."""
 
     decision: str
     policies: tuple[str, ...]
-    """Those that decided, by id, sorted."""
+    """The ids of the policies that decided, sorted."""
     failed: tuple[str, ...]
-    """Those that failed, by id; or what else went wrong, in a few words."""
+    """The ids of the policies that failed, or a short description of another failure."""
 
 
 @functools.cache
 def engine_version() -> str:
-    from importlib.metadata import version  # noqa: PLC0415 - heavy, and wanted only where policies are
+    from importlib.metadata import version  # noqa: PLC0415 - slow to import, and needed only with policies
 
     with _engine():
         return f"cedarpy {version('cedarpy')}"
 
 
 def compile_policies(snapshot: AccessSnapshot) -> Compiled:
-    """Refuses what does not validate against the schema, by file, line and policy."""
+    """Compile the policies of a snapshot.
+
+    Raises:
+        RefusedError: A policy does not fit the schema. It names file, line and policy.
+    """
     cedar = _cedar()
     statements = [found for file in sorted(snapshot.files) for found in split_policies(file, snapshot.files[file])]
     if len(statements) > MAX_POLICIES:
         raise RefusedError(
             Reason.TOO_LARGE,
-            f"there are {len(statements)} policies, and at most {MAX_POLICIES} are read",
+            f"there are {len(statements)} policies, but at most {MAX_POLICIES} are allowed",
             where=statements[MAX_POLICIES].where,
-            next_step="Say more with one policy: for a tenant instead of each user, for a list of actions.",
+            next_step="Cover more with one policy: a tenant instead of each user, or a list of actions.",
         )
     schema = _schema(snapshot)
     verdicts: dict[str, Verdict] = {}
     for statement in statements:
         _add_statement(statement, schema, snapshot, verdicts)
     with _engine():
-        # Each was read by itself, so that none can run over into the next.
+        # Each policy was parsed separately, so none of them can continue in the next one.
         policies = cedar.PolicySet.from_str("\n".join(statement.text for statement in statements))
         if len(policies) != len(verdicts):
-            raise ValueError("the engine counts other policies than were read")
+            raise ValueError("the engine has another number of policies than were read")
     return Compiled(policies, schema, verdicts)
 
 
 def find_problems(snapshot: AccessSnapshot) -> tuple[RefusedError, ...]:
-    """What `compile_policies` would refuse, of every policy: one mistake does not hide the next."""
+    """Return every problem for which `compile_policies` would refuse. One mistake does not hide the next."""
     problems: list[RefusedError] = []
     schema, verdicts = _schema(snapshot), dict[str, Verdict]()
     for file in sorted(snapshot.files):
@@ -110,7 +115,7 @@ def find_problems(snapshot: AccessSnapshot) -> tuple[RefusedError, ...]:
     try:
         if not problems:
             compile_policies(snapshot)
-    except RefusedError as problem:  # of all of them together
+    except RefusedError as problem:  # found only when all policies are compiled together
         problems.append(problem)
     return tuple(problems)
 
@@ -125,37 +130,37 @@ def _schema(snapshot: AccessSnapshot) -> "Schema":
 def _add_statement(
     statement: PolicyText, schema: "Schema", snapshot: AccessSnapshot, verdicts: dict[str, Verdict]
 ) -> None:
-    """One policy, to those that were taken before."""
+    """Check one policy and add it to those that were accepted before."""
     name, verdict = _read(statement, snapshot)
     if name in verdicts:
-        raise _refused(f'two policies are called @id("{name}")', statement, "Give each an id of its own.")
+        raise _refused(f'two policies have the id @id("{name}")', statement, "Give each policy its own id.")
     _validate(statement, name, schema, snapshot)
     verdicts[name] = verdict
 
 
 def evaluate(compiled: Compiled, question: CedarQuestion) -> Evaluation:
-    """One question. What the engine raises is raised."""
+    """Evaluate one question. Exceptions of the engine are passed on."""
     answer = _cedar().is_authorized(question.request, compiled.policies, question.entities, compiled.schema)
     names = answer.diagnostics.id_annotations_by_reason
     failed = tuple(sorted({_find_failed_policy(error, list(compiled.verdicts)) for error in answer.diagnostics.errors}))
-    # By subscript: a policy without a name is none of those that were read.
+    # By subscript: a policy without a name is not one of those that were read, so this must fail.
     decided = tuple(sorted(names[reason] for reason in answer.diagnostics.reasons))
     return Evaluation(answer.decision.value, decided, failed)
 
 
 def is_failure(problem: BaseException) -> bool:
-    """Whether this is a failure of the engine. Its panics are no `Exception`; a keyboard interrupt is none of its."""
+    """Tell whether the engine failed. Its panics are not an `Exception`. A keyboard interrupt is no failure of it."""
     return isinstance(problem, Exception) or type(problem).__name__ == "PanicException"
 
 
 def _find_failed_policy(error: str, names: list[str]) -> str:
-    """Without the engine's words, which quote the values of fields."""
+    """Name the failed policy without the engine's own text, which quotes values of fields."""
     found = _FAILED.match(error)
     return names[int(found[1])] if found and int(found[1]) < len(names) else "the question does not fit the schema"
 
 
 def _read(statement: PolicyText, snapshot: AccessSnapshot) -> tuple[str, Verdict]:
-    """The id of a policy, and what it says when it applies."""
+    """Return the id of a policy, and its verdict when it applies."""
     tree = policy_tree(statement)
     annotations = tree.get("annotations", {})
     name = annotations.get("id")
@@ -166,9 +171,9 @@ def _read(statement: PolicyText, snapshot: AccessSnapshot) -> tuple[str, Verdict
             'Write @id("some-name") before it.',
         )
     if unknown := sorted(annotations.keys() - _ANNOTATIONS):
-        # A misspelt @verdict would make a plain permit of what needs an approval.
+        # With a misspelt @verdict, a permit that needs an approval would become a plain permit.
         raise _refused(
-            f"the policy {name} has an annotation that is not known here: @{unknown[0]}",
+            f"the policy {name} has an unknown annotation: @{unknown[0]}",
             statement,
             "Use @id, @verdict, @reason and @description.",
         )
@@ -178,22 +183,22 @@ def _read(statement: PolicyText, snapshot: AccessSnapshot) -> tuple[str, Verdict
         return name, "forbid" if tree["effect"] == "forbid" else "permit"
     if tree["effect"] != "permit" or annotations["verdict"] != APPROVAL:
         raise _refused(
-            f"the policy {name} has a @verdict that is not known here",
+            f"the policy {name} has an unknown @verdict",
             statement,
-            f'Write @verdict("{APPROVAL}") before a permit; or leave it out, for a plain permit or a forbid.',
+            f'Write @verdict("{APPROVAL}") before a permit, or omit it for a plain permit or a forbid.',
         )
     return name, APPROVAL
 
 
 def policy_tree(statement: PolicyText) -> dict[str, Any]:
-    """A policy as JSON."""
+    """Return a policy as JSON."""
     cedar = _cedar()
     with _engine():
         try:
             text: str = cedar.policies_to_json_str(statement.text)
         except ValueError as problem:
             raise _refused(
-                f"this is not a Cedar policy: {problem}", statement, "Mend it, from the line on that is named."
+                f"this is not a Cedar policy: {problem}", statement, "Correct the policy from the named line on."
             ) from None
     try:
         found = parse_json(text.encode(), _TREE, source=statement.where)
@@ -202,18 +207,18 @@ def policy_tree(statement: PolicyText) -> dict[str, Any]:
             "the policy has too many operators in a row", statement, "Split it into several policies."
         ) from problem
     if found["templates"] or len(found["staticPolicies"]) != 1:
-        # A template without a link says nothing, so one that forbids would forbid nothing.
+        # A template without a link applies to no request, so a `forbid` in it would forbid nothing.
         raise _refused(
-            "this is a template, with a ?principal or a ?resource to be filled in",
+            "this is a policy template, with an open ?principal or ?resource",
             statement,
-            'Name whom it is about, such as `principal in Tenant::"acme"`.',
+            'Name a principal or a resource, such as `principal in Tenant::"acme"`.',
         )
     [policy] = found["staticPolicies"].values()
     return dict(policy)
 
 
 def _named_entities(tree: Any) -> Iterator[tuple[str, str]]:
-    """The entities that a policy names. In Cedar's JSON nothing else has a type and an id that are texts."""
+    """Yield the entities that a policy names. In Cedar's JSON only they have a type and an id that are both strings."""
     pending = [tree]
     while pending:
         node = pending.pop()
@@ -227,29 +232,30 @@ def _named_entities(tree: Any) -> Iterator[tuple[str, str]]:
 
 
 def _require_listed(kind: str, identifier: str, name: str, statement: PolicyText, snapshot: AccessSnapshot) -> None:
-    """A `forbid` for a misspelt user would forbid nobody."""
+    """Refuse a name that is not listed. A `forbid` for a misspelt user would forbid nothing."""
     if kind == "Tenant" and identifier not in snapshot.tenants:
         raise _refused(
-            f"the policy {name} names the tenant {identifier!r}, whom remit.yaml does not list",
+            f"the policy {name} names the tenant {identifier!r}, which remit.yaml does not list",
             statement,
-            "Check the spelling; a tenant that is gone must go here too.",
+            "Check the spelling. If the tenant was removed, remove it here too.",
         )
     tenant, _, user = identifier.partition("/")
     if kind == "User" and user not in snapshot.tenants.get(tenant, ()):
         raise _refused(
-            f"the policy {name} names the user {identifier!r}, whom remit.yaml does not list",
+            f"the policy {name} names the user {identifier!r}, which remit.yaml does not list",
             statement,
-            f'A user is written as tenant/user, such as User::"{user_name("acme", "ann")}". Check the spelling; '
-            "a user who is gone must go here too.",
+            f'A user is written as tenant/user, such as User::"{user_name("acme", "ann")}". Check the spelling. '
+            "If the user was removed, remove it here too.",
         )
     if kind == "Action" and identifier not in snapshot.actions:
         raise UnknownActionError(
             Reason.MALFORMED,
             f"the policy {name} names the action {identifier!r}, which no simulation has as its access_action; until "
-            "that is mended, everybody is denied everything",
+            "this is corrected, every request is denied",
             where=statement.where,
-            next_step="If its simulation is gone for good, take the action out of the policy; else put the simulation "
-            f"back, or check the spelling. The access actions of the catalogue: {_render_actions(snapshot.actions)}.",
+            next_step="If the simulation was removed for good, remove the action from the policy. Otherwise restore "
+            "the simulation or correct the spelling. The access actions of the catalogue: "
+            f"{_render_actions(snapshot.actions)}.",
         )
 
 
@@ -261,9 +267,9 @@ def _validate(statement: PolicyText, name: str, schema: "Schema", snapshot: Acce
         if found.validation_passed and not problems:
             return
     raise _refused(
-        f"the policy {name} does not fit the schema: {'; '.join(problems[:3]) or 'the engine does not say why'}",
+        f"the policy {name} does not fit the schema: {'; '.join(problems[:3]) or 'the engine gives no reason'}",
         statement,
-        f"Mend it. The access actions of the catalogue: {_render_actions(snapshot.actions)}.",
+        f"Correct the policy. The access actions of the catalogue: {_render_actions(snapshot.actions)}.",
     )
 
 
@@ -273,14 +279,14 @@ def _render_actions(actions: Sequence[str]) -> str:
 
 def _cedar() -> ModuleType:
     with _engine():
-        import cedarpy  # noqa: PLC0415 - 90 ms, and wanted by the goal door only
+        import cedarpy  # noqa: PLC0415 - takes 90 ms, and only goals need it
 
         return cedarpy
 
 
 @contextmanager
 def _engine() -> Iterator[None]:
-    """What goes wrong in the engine, as an error of ours."""
+    """Turn a failure of the engine into an error of Remit."""
     try:
         yield
     except BaseException as problem:
@@ -290,7 +296,7 @@ def _engine() -> Iterator[None]:
     else:
         return
     raise EnvironmentFailureError(
-        Reason.INTERNAL, what, next_step="Install Remit's requirements again; if that does not help, report it."
+        Reason.INTERNAL, what, next_step="Install Remit's requirements again. If that does not help, report it."
     )
 
 
@@ -299,7 +305,7 @@ def _refused(what: str, statement: PolicyText, next_step: str) -> RefusedError:
 
 
 def policy_reasons(snapshot: AccessSnapshot, policies: Collection[str]) -> Mapping[str, str]:
-    """By id, for those of these policies that give one. Nothing else of a policy is ever shown."""
+    """Return the `@reason` texts of these policies, by id. Nothing else of a policy is ever shown."""
     found: dict[str, str] = {}
     for file in sorted(snapshot.files) if policies else ():
         for statement in split_policies(file, snapshot.files[file]):

@@ -1,4 +1,4 @@
-"""The Cedar schema of the goal door, made from the catalogue's access actions, and the question in its terms. Pure.
+"""The Cedar schema of goals, made from the catalogue's access actions, and the question in its terms. Pure.
 
     User::"acme/ann"      the principal: tenant, slash, user; in Tenant::"acme"
     Action::"refund"      an access action of the catalogue
@@ -6,15 +6,14 @@
     context.impact        Impact::"read_only", "impactful", "side_effecting" or "irreversible"
     context.risk          Risk::"LOW", "MEDIUM", "HIGH" or "CRITICAL"
     context.language      the language of the request, a string such as "en-GB"
-    context.texts         fields that are texts, by name: context.texts.hasTag("country"), context.texts.getTag(...)
+    context.texts         fields that are strings, by name: context.texts.hasTag("country"), context.texts.getTag(...)
     context.numbers       fields that are whole numbers
     context.amounts       fields that are sums of money, each with .value (a decimal) and .currency
 
-Impact and risk are enumerated and not strings: a misspelt one is refused when the policy is loaded. As a string, a
-`forbid` for risk "high" would forbid nothing. Fields are tags, because Cedar wants every attribute declared, and which
-fields there are depends on the simulation: tags have one type and any name, and the validator insists on `hasTag`
-before `getTag`. A field whose value is of none of the three kinds is not hidden from the policies: the question is
-denied.
+Impact and risk are enumerations and not strings, so a misspelt value is refused when the policy is loaded. If they were
+strings, a `forbid` for risk "high" would forbid nothing. Fields are tags, because Cedar wants every attribute declared,
+and the fields depend on the simulation. Tags have one type and any name, and the validator insists on `hasTag` before
+`getTag`. A field whose value has none of the three types is not hidden from the policies: the question is denied.
 """
 
 import re
@@ -30,9 +29,9 @@ IMPACTS: Final = ("read_only", "impactful", "side_effecting", "irreversible")
 RISKS: Final[tuple[str, ...]] = get_args(RiskLevel)
 MAX_FIELDS: Final = 200
 MAX_TEXT: Final = 10_000
-# What a Cedar Long holds is more; past this a number has no canonical form.
+# A Cedar Long can hold more; above this number there is no canonical form.
 MAX_NUMBER: Final = 2**53 - 1
-# A Cedar decimal has four places after the point, and 15 digits before it, the last of them not for every number.
+# A Cedar decimal has four digits after the point and up to 15 before it. The 15th is not possible for every number.
 _DECIMAL: Final = re.compile(r"(-?[0-9]{1,14})(\.[0-9]{1,4})?", re.ASCII)
 _CURRENCY: Final = re.compile(r"[A-Z]{3}", re.ASCII)
 
@@ -41,18 +40,18 @@ _BAG_ID: Final = "request"
 
 
 class UnsupportedFieldError(Exception):
-    """A field has a value that no policy could see."""
+    """A field has a value that no policy could read."""
 
 
 class CedarQuestion(NamedTuple):
-    """A request and the entities that it is about, as JSON trees: ids are values there, never part of a text."""
+    """A request and its entities, as JSON trees. Ids are values in them, never part of a text that is parsed."""
 
     request: dict[str, Any]
     entities: list[dict[str, Any]]
 
 
 def schema_tree(actions: Iterable[str]) -> dict[str, Any]:
-    """Cedar's JSON schema. The same for the same actions, in whatever order they come."""
+    """Return Cedar's JSON schema. The order of the actions makes no difference."""
     context = {
         "impact": {"type": "Entity", "name": "Impact"},
         "risk": {"type": "Entity", "name": "Risk"},
@@ -79,7 +78,7 @@ def schema_tree(actions: Iterable[str]) -> dict[str, Any]:
 
 
 def user_name(tenant_id: str, user_id: str) -> str:
-    """What a policy calls this user. No two have one name, as long as no tenant has a slash in its id."""
+    """Return the name of a user in policies. It is unique as long as no tenant id contains a slash."""
     return f"{tenant_id}/{user_id}"
 
 
@@ -94,7 +93,11 @@ def cedar_question(  # noqa: PLR0913 - a question has these parts
     language: str,
     fields: Mapping[str, JsonValue],
 ) -> CedarQuestion:
-    """Raises `UnsupportedFieldError` for a field that policies cannot be told of."""
+    """Build the question for the engine.
+
+    Raises:
+        UnsupportedFieldError: The value of a field cannot be expressed for policies.
+    """
     tenant = _uid("Tenant", tenant_id)
     principal, resource = _uid("User", user_name(tenant_id, user_id)), _uid("Simulation", simulation_id)
     tags = _sort_fields(fields)
@@ -141,9 +144,7 @@ def _amount(value: Any) -> dict[str, str]:
             found = _DECIMAL.fullmatch(number)
             if found is not None:
                 return {"value": f"{found[1]}{found[2] or '.0'}", "currency": currency}
-    raise UnsupportedFieldError(
-        "a field is neither a text, nor a whole number, nor an amount with at most four decimals"
-    )
+    raise UnsupportedFieldError("a field is not a text, a whole number, or an amount with at most four decimals")
 
 
 def _uid(kind: str, identifier: str) -> dict[str, str]:

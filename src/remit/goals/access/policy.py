@@ -1,11 +1,11 @@
-"""May this user of this tenant do this, by this simulation? Cedar policies say so; every doubt is a no.
+"""The access decision: Cedar policies say whether a user of a tenant may run a simulation. Every doubt denies.
 
-A policy permits, or forbids, or permits with `@verdict("approval_required")`; the strictest that applies counts, and
-where none applies the answer is no. The answer is no as well if any policy failed while it was evaluated, if the
-question does not fit the schema, if there are no policies, and if the engine itself fails.
+A policy permits, forbids, or permits with `@verdict("approval_required")`. The strictest policy that applies decides,
+and if none applies, the request is denied. It is also denied if a policy failed while it was evaluated, if the question
+does not fit the schema, if there are no policies, and if the engine itself fails.
 
-All that an answer depends on is in `AccessPolicy.document()`: no clock, no disk, no state. So an old decision can be
-made again from the document that it names, and must come out the same.
+An answer depends on `AccessPolicy.document()` only, and on no clock, disk or state. So an old decision can be made
+again from the document that it names, and must be the same.
 """
 
 import json
@@ -41,7 +41,7 @@ _CODES: Final[dict[AccessVerdict, AccessCode]] = {
 
 @dataclass(frozen=True, slots=True)
 class AccessQuestion:
-    """Who wants what. The fields are those that the simulation would be run with, already checked against its types."""
+    """The request of one user. The fields are those of the later run, already checked against their types."""
 
     tenant_id: str
     user_id: str
@@ -58,9 +58,9 @@ class AccessAnswer:
     verdict: AccessVerdict
     reason_code: AccessCode
     policies: tuple[str, ...]
-    """Ids of the policies that decided, sorted. None where no policy applied, or something else stood in the way."""
+    """The ids of the policies that decided, sorted. Empty if no policy applied or if the answer had another reason."""
     why: str
-    """For people; without ids and values of the question."""
+    """A reason for people, without ids and values of the question."""
 
 
 _QUESTION_FIELDS: Final = tuple(AccessQuestion.__dataclass_fields__)
@@ -68,7 +68,7 @@ MAX_ANSWERS: Final = 256
 
 
 class AccessPolicy:
-    """The policies of one moment. Immutable, so one object serves any number of questions and threads."""
+    """The policies of one moment. Immutable, so one object can answer many questions in many threads."""
 
     __slots__ = ("_answers", "_compiled", "_snapshot", "ref")
 
@@ -82,33 +82,33 @@ class AccessPolicy:
         self.ref = digest(snapshot.tree())
 
     def document(self) -> dict[str, Any]:
-        """All that an answer depends on, as plain JSON."""
+        """Return everything that an answer depends on, as plain JSON."""
         return self._snapshot.tree()
 
     @classmethod
     def from_document(cls, tree: Any) -> "AccessPolicy":
-        """The same policies again, with the same `ref`. Refuses what is no such document, or would not load today."""
+        """Load the same policies again, with the same `ref`. Refuses another document, and one that is now invalid."""
         return cls(AccessSnapshot.from_tree(tree, source="access snapshot"))
 
     @property
     def engine_changed(self) -> bool:
-        """Whether another engine answers now than the one in the document. Answers may then differ: compare them."""
+        """Whether the engine is another version than the one in the document. Answers may then differ: compare them."""
         return self._snapshot.engine != engine_version()
 
     def decide(self, question: AccessQuestion) -> AccessAnswer:
-        """Never raises: what goes wrong is DENIED, and `why` says what."""
+        """Decide a question. Never raises: a failure is DENIED, and `why` gives the reason."""
         try:
             return self._answer(question)
         except UnsupportedFieldError as problem:
-            return _denied(f"{problem}, so no policy can judge it")
+            return _denied(f"{problem}, so no policy can decide about it")
         except BaseException as problem:
             if not is_failure(problem):
                 raise
-            # The kind only: the engine quotes what it was asked.
+            # Only the type of the problem: the message of the engine quotes the question.
             return _denied(f"the policy engine failed: {type(problem).__name__}")
 
     def _answer(self, question: AccessQuestion) -> AccessAnswer:
-        """One dispatch asks the same several times, and the answer depends on nothing else. Failures are not kept."""
+        """Answer from the cache. One dispatch asks the same question several times. Failures are not stored."""
         key = json.dumps(
             [getattr(question, name) for name in _QUESTION_FIELDS], sort_keys=True
         )  # 1 and 1.0 are not the same
@@ -153,15 +153,16 @@ class AccessPolicy:
             return _answer("APPROVAL_REQUIRED", needing, "a policy permits it with an approval")
         if permits and permits == evaluation.policies:
             return _answer("ALLOWED", permits, "a policy permits it")
-        return _denied("the engine allows it, and names no policy that does")
+        return _denied("the engine allows it, but names no policy that permits it")
 
 
 def build_access_policy(
     files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
 ) -> AccessPolicy:
-    """From the text of the policy files, the users of each tenant, and the access actions of the catalogue.
+    """Build the policy from the text of the policy files, the users of each tenant, and the catalogue's access actions.
 
-    Refuses files that do not validate: every one of their policies counts, or none.
+    Raises:
+        RefusedError: A file is invalid. Either all policies are in force, or none.
     """
     return AccessPolicy(_snapshot(files, tenants, actions))
 
@@ -169,7 +170,7 @@ def build_access_policy(
 def find_policy_problems(
     files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
 ) -> tuple[RefusedError, ...]:
-    """All that `build_access_policy` would refuse, of which it tells the first."""
+    """Return all problems for which `build_access_policy` would refuse. That function reports only the first."""
     try:
         return find_problems(_snapshot(files, tenants, actions)) if files else ()
     except RefusedError as problem:

@@ -1,4 +1,4 @@
-"""The policy files that remit.yaml names, as they are at one moment."""
+"""The policy files that remit.yaml names, read at one moment."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -12,11 +12,11 @@ from remit.plans.engines.input_files import read_below
 def read_policy_files(
     root: Path, names: Collection[str], read: Callable[[str, str, int], tuple[bytes, str]] = read_below
 ) -> dict[str, str]:
-    """Text by file, below the root, never through a link. All of them or a refusal: one that lacks might forbid."""
+    """Read all files below the root, without following links. One missing file fails all: it might contain a forbid."""
     if len(names) > MAX_FILES:
         raise RefusedError(
             Reason.TOO_LARGE,
-            f"there are more than {MAX_FILES} policy files",
+            f"there are more than {MAX_FILES} policy files, which is the limit",
             where="policies.cedar_files",
             next_step="Put several policies into one file.",
         )
@@ -27,6 +27,6 @@ def read_policy_files(
             texts[plain_spelling(name)] = content.decode("utf-8")
         except UnicodeDecodeError:
             raise RefusedError(
-                Reason.NOT_TEXT, "a policy file is UTF-8 text", where=name, next_step="Save the file as UTF-8."
+                Reason.NOT_TEXT, "the policy file is not UTF-8 text", where=name, next_step="Save the file as UTF-8."
             ) from None
     return texts

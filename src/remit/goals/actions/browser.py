@@ -1,9 +1,9 @@
-"""The goal door's hand in the browser: one action under a token that is issued for it alone.
+"""Runs the browser action of a goal, under a token that is issued for this action alone.
 
-The token is never kept: whoever takes over after a crash gets what the browser's own door recorded, and begins nothing
-again that was begun. A request that changes something is held for a person all the same: confirming a goal is not
-approving a request. An action that takes longer than its simulation may is ended with its token: that is revoked, and
-its session closed, so nothing more is sent and nobody is asked any more.
+The token is never stored. A process that takes over after a crash reads the recorded outcome of the browser operation,
+and does not start an action again that had started. A person must approve a held request even so: the confirmation of
+a goal does not approve a request. If an action exceeds the time limit of its simulation, its token is revoked and its
+session is closed. Then nothing more is sent, and the approval request is void.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from remit.ledger.writer import Ledger
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 
 TOKEN_LIFE: Final = timedelta(minutes=15)
-"""Long enough for a person to answer."""
+"""Long enough for a person to decide."""
 
 
 class BrowserActionRunner:
@@ -68,9 +68,12 @@ class BrowserActionRunner:
         return BoundActionResult(result.success, payload, (f"browser/{action.action_id}",), timed_out)
 
     def _browse(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
-        """In a session of its own: what is not a navigation finds the page that it names open, or fails with that.
+        """Run the action in a session of its own.
 
-        Also, whether its time was over before it had come to its end.
+        An action other than a navigation expects the open page that it names, so that page is opened first.
+
+        Returns:
+            The result, and whether the time limit was over before the action had ended.
         """
         kinds = dict.fromkeys(("navigate", action.type))
         token_request = TokenRequest(
@@ -83,7 +86,7 @@ class BrowserActionRunner:
         jti = token.claims.jti
         with self._browsing().within(seconds, jti, lambda: self._revoke(jti)) as limit:
             if action.type != "navigate":
-                # Under a new id each time: a page that only opens may be opened again; its session died with its host.
+                # A new id each time: opening a page again is harmless, and its earlier session ended with its process.
                 name = f"{action.action_id}-open-{uuid7(self._clock())}"
                 opening = {"action_id": name, "type": "navigate", "target": action.target, "session": action.session}
                 opened = self._browsing().browse(canonical_bytes(opening), token.text)
@@ -96,16 +99,16 @@ class BrowserActionRunner:
         self._tokens().revoke(jti, actor="remit", reason="the step's time is over")
 
     def _outcome(self, action: Action, found: ClaimCompleted | ClaimHeld) -> ActionResult:
-        """Of an action that was begun before: as its own door recorded it, or settles it now."""
+        """Return the recorded outcome of an action that had started. If it has none, recover the action first."""
         if isinstance(found, ClaimHeld):
             self._browsing().recover()
             recovered = find_claim(self._ledger(), "browser", action.action_id)
             if not isinstance(recovered, ClaimCompleted):
                 raise EnvironmentFailureError(
                     Reason.IN_PROGRESS,
-                    "the browser is still at work on it",
+                    "the browser action is still running",
                     where=f"browser {action.action_id}",
-                    next_step="Ask again in a moment; `remit approvals` lists what waits for a person.",
+                    next_step="Ask again in a moment. `remit approvals` lists the requests that wait for a person.",
                 )
             found = recovered
         return ActionResult.parse(
@@ -114,18 +117,18 @@ class BrowserActionRunner:
 
 
 def find_claim(ledger: Ledger, scope: str, key: str) -> ClaimCompleted | ClaimHeld | None:
-    """What the door of this name has recorded under a key."""
+    """Read the claim that the operation with this scope has for a key."""
     with ledger.store.reading_pooled() as connection:
         return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
 
 def read_recorded_outcome(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
-    """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
+    """Read a recorded outcome and verify it against the ledger. No authority is checked: it may have expired by now."""
     return _journal_of(ledger, hosts, done).verify_stored(done).text
 
 
 def read_recorded_checkpoint(ledger: Ledger, hosts: Path, done: ClaimCompleted) -> str:
-    """What a door had made ready under a key, held against its intent: a claim alone is anybody's word."""
+    """Read a recorded checkpoint and verify it against its intent. A claim alone is not evidence."""
     _journal_of(ledger, hosts, done).require_intended(done)
     return done.checkpoint
 

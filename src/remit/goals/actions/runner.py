@@ -1,7 +1,7 @@
-"""The hands of the goal door: a bound action goes down its own door, under an authority that is signed for it here.
+"""Runs the bound action of a goal as its own operation, with an authority that is signed for it here.
 
-Each has an id that follows from the dispatch, so that running it twice does it once; and what is needed to go on with
-it is in the dispatch's own checkpoint before anything is done.
+The id of each action follows from the dispatch, so a second run has no second effect. Before the effect starts, the
+checkpoint of the dispatch holds everything that is needed to continue it.
 """
 
 import json
@@ -34,11 +34,11 @@ from remit.tasks.service import Tasks
 LEASE_LIFE: Final = timedelta(minutes=5)
 ENVELOPE_LIFE: Final = timedelta(hours=1)
 SECONDS_LEFT: Final = "seconds_left"
-"""A plan runs on copies to be made ready, and then in earnest: what the first took, the second has not."""
+"""A plan runs on copies first, for the preview. The time that this takes is subtracted from the time of the effect."""
 
 
 class GoalActionRunner:
-    """`ActionRunner` for tasks, plans, browser actions and the ways back."""
+    """`ActionRunner` for tasks, plans, browser actions and undo bindings."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class GoalActionRunner:
             case "browser":
                 return self._browser.has_started(prepared)
             case _:
-                return True  # taking back goes on by itself, as often as it is asked for
+                return True  # an undo is idempotent: it can be continued any number of times
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         if prepared["type"] == "task":
             return self._run_task(prepared, seconds)
-        with released():  # databases, browsers and people are waited for at many places
+        with released():  # the run waits for databases, browsers and people
             match prepared["type"]:
                 case "plan":
                     return self._run_plan(prepared, min(seconds, prepared.get(SECONDS_LEFT, seconds)))
@@ -127,10 +127,10 @@ class GoalActionRunner:
         return BoundActionResult(done, payload, refs, not done and time.monotonic() > deadline)
 
     def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
-        """The first rows that a query gives, masked, for whoever asked. They are in no report and not in the ledger."""
+        """Return the first rows of a query, masked, for the user. They are in no report and not in the ledger."""
         try:
             document = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
-        except RemitError:  # it was done all the same
+        except RemitError:  # the plan was applied even so
             return {}
         if not document.sql:
             return {}
@@ -138,7 +138,7 @@ class GoalActionRunner:
         return {"answer": {name: first_query[name] for name in ("columns", "rows", "result_rows")}}
 
     def _find_applied(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
-        """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
+        """Return the outcome of a plan that has ended. Its approval may have expired, but the outcome stays valid."""
         key = str(prepared["envelope"]["envelope_id"])
         found = find_claim(self._ledger(), "plan", key)
         if isinstance(found, ClaimHeld):
@@ -155,7 +155,7 @@ class GoalActionRunner:
             task_id = str(original["manifest"]["task_id"])
             done = find_claim(self._ledger(), "task", task_id)
             if not isinstance(done, ClaimCompleted):
-                raise RefusedError(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
+                raise RefusedError(Reason.STATE_MISSING, "the task that is to be undone has no outcome")
             result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
             payload = {"type": "undo", "result": result.tree()}
             return BoundActionResult(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
@@ -169,29 +169,30 @@ class GoalActionRunner:
         return BoundActionResult(outcome.status == "EXECUTED", first_query, (f"rollback/{outcome.order_id}",))
 
     def _approved(self, simulation: Simulation, bound: PlanAction, name: str, deadline: float) -> dict[str, Any]:
-        """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
+        """Approve the plan: the confirmation, or the policy, is for exactly this plan, so the protocol key signs it."""
         plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
         who = f"simulation {simulation.id}"
         hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > deadline)
         try:
-            # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
+            # A user who confirms an irreversible simulation has read that it is one. Only a preview can say which
+            # actions need this approval.
             is_final = simulation.impact == "irreversible"
             with released():
                 named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
                 approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
                 return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
         except RemitError as problem:
-            if time.monotonic() > deadline:  # it runs on copies first, and was stopped there
+            if time.monotonic() > deadline:  # the run on copies was stopped at the time limit
                 raise RefusedError(
                     Reason.TIMED_OUT,
-                    "making it ready took longer than it may",
+                    "the preview took longer than the time limit of the simulation",
                     where=who,
-                    next_step="Let it do less, or give it more timeout_seconds.",
+                    next_step="Let the plan do less, or raise timeout_seconds of the simulation.",
                 ) from problem
             raise
 
     def _prepared_for(self, envelope: DispatchEnvelope) -> dict[str, Any]:
-        """What the dispatch that is to be taken back had been made ready as."""
+        """Return the checkpoint data of the dispatch that is to be undone."""
         original = str(envelope.required_fields.get(UNDOES, ""))
         with self._ledger().store.reading_pooled() as connection:
             events = step_events(connection, envelope.tenant_id, original)
@@ -200,16 +201,16 @@ class GoalActionRunner:
         if not isinstance(found, ClaimCompleted):
             raise RefusedError(
                 Reason.STATE_MISSING,
-                "the goal that is to be taken back was never carried out",
+                "the goal that is to be undone was never run",
                 where=f"correlation {original}",
-                next_step="`remit ledger trace` shows where that goal stands.",
+                next_step="`remit ledger trace` shows the state of that goal.",
             )
         checkpoint = json.loads(read_recorded_checkpoint(self._ledger(), self._hosts, found))
         recorded = checkpoint["envelope"]
         if (recorded["tenant_id"], recorded["correlation_id"]) != (envelope.tenant_id, original):
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
-                "what is recorded under this goal's key is another goal",
+                "the record under this goal's key belongs to another goal",
                 where=f"correlation {original}",
                 next_step="Keep the database as it is and run `remit ledger verify`.",
             )
@@ -217,9 +218,9 @@ class GoalActionRunner:
         if prepared["type"] not in {"task", "plan"}:
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
-                f"what was done by a binding of type {prepared['type']} cannot be put back by an undo",
+                f"an undo binding cannot reverse a binding of type {prepared['type']}",
                 where=f"correlation {original}",
-                next_step="Name a simulation as its way back that makes up for it by an action of its own.",
+                next_step="Name a rollback simulation that reverses the effect with an action of its own.",
             )
         task = (
             find_claim(self._ledger(), "task", str(prepared["manifest"]["task_id"]))
@@ -229,13 +230,16 @@ class GoalActionRunner:
         if isinstance(task, ClaimCompleted) and ExecutionResult.parse(task.result.encode()).status != "SUCCESS":
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
-                "there is nothing to take back: the task did not succeed, and left nothing",
+                "there is nothing to undo: the task failed and left no changes",
                 where=f"correlation {original}",
-                next_step="`remit ledger trace` shows what came of it.",
+                next_step="`remit ledger trace` shows the outcome.",
             )
         return prepared
 
 
 def action_id(envelope: DispatchEnvelope) -> str:
-    """Of the tenant too: the key's five parts do not name it, and the doors below have one tenant for all."""
+    """Derive the id of an action from the tenant and the idempotency key, which does not name the tenant.
+
+    Tasks, plans and browser actions have one tenant for all.
+    """
     return f"goal-{digest([envelope.tenant_id, envelope.idempotency_key]).removeprefix('sha256:')[:48]}"

@@ -1,8 +1,8 @@
-"""From a simulation and the values of its fields to the one action that it is bound to. Pure.
+"""The bound action, made from a simulation and the values of its fields. Pure.
 
-A text that is exactly `{field}` becomes the typed value; inside of a longer text stands how the value reads; `{{` and
-`}}` are braces. Values are never read again, so what a user typed is data whatever it looks like. The shape of the
-action, its keys included, is the author's alone.
+A text that is exactly `{field}` becomes the typed value. Inside a longer text, the value appears as text. `{{` and `}}`
+are braces. Values are never parsed again, so the input of a user is always data. The structure of the action, with its
+keys, comes from the simulation's author alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -69,14 +69,14 @@ class BrowserAction:
 
 @dataclass(frozen=True, slots=True)
 class UndoAction:
-    """What another dispatch did is to be taken back; which one, only its ledger entry says."""
+    """The undo of another dispatch. The ledger entry of that dispatch says which one."""
 
 
 BoundAction = TaskAction | PlanAction | BrowserAction | UndoAction
 
 
 def fill(simulation: Simulation, fields: Mapping[str, JsonValue]) -> BoundAction:
-    """The action for these values. Refuses a field that is missing, not valid, or not the simulation's."""
+    """Build the action for these values. Refuses a field that is missing, invalid or unknown to the simulation."""
     require_fields(simulation, fields)
     binding = simulation.binding
     if isinstance(binding, TaskBinding):
@@ -93,7 +93,7 @@ def fill(simulation: Simulation, fields: Mapping[str, JsonValue]) -> BoundAction
 
 
 def open_tree(simulation: Simulation) -> dict[str, Any]:
-    """The part of the binding whose texts may hold open places."""
+    """Return the part of the binding whose texts may contain slots."""
     binding = simulation.binding
     if isinstance(binding, TaskBinding):
         return binding.inputs
@@ -106,7 +106,7 @@ def open_tree(simulation: Simulation) -> dict[str, Any]:
 
 
 def walk(tree: Any, visit: Callable[[Where, str], Any], where: Where = ()) -> Any:
-    """The tree with each text replaced by what `visit` makes of it. Keys stay as they are."""
+    """Return the tree with each text replaced by the result of `visit`. Keys do not change."""
     if isinstance(tree, dict):
         return {key: walk(value, visit, (*where, key)) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -128,7 +128,7 @@ def _fill_text(place: SlotPlace, text: str, fields: Mapping[str, JsonValue]) -> 
     if len(pieces) == 1 and isinstance(pieces[0], Slot):
         value = _value(pieces[0], fields)
         if place is SlotPlace.AMOUNT and isinstance(value, dict):
-            return {"value": float(str(value["value"])), "currency": value["currency"]}  # as the browser's door has it
+            return {"value": float(str(value["value"])), "currency": value["currency"]}  # the form of browser actions
         if place in {SlotPlace.DATA, SlotPlace.AMOUNT} or value is None:
             return value
     return "".join(piece if isinstance(piece, str) else _text(place, _value(piece, fields)) for piece in pieces)
@@ -167,7 +167,7 @@ def _template(binding: PlanBinding) -> dict[str, Any]:
     if binding.template is None:
         raise UsageError(
             Reason.MISUSE,
-            "the plan of this simulation stands in a file that was not read in",
+            "the plan of this simulation is in a file that was not read",
             where=str(binding.template_file),
             next_step="Read definitions with remit.goals.catalogue.catalogue.read_definitions.",
         )

@@ -1,7 +1,7 @@
-"""The types of fields: which JSON value each takes, how one is read from a text, and how it reads inside of one. Pure.
+"""The types of fields: the valid JSON values, how a value is read from a text, and how it is written into one. Pure.
 
-A value has one form only, so that the same wish always has the same fingerprint: an amount is
-`{"value": "12.50", "currency": "EUR"}`, with two decimals, never a floating-point number.
+A value has only one form, so the same request always has the same fingerprint. For example, an amount is
+`{"value": "12.50", "currency": "EUR"}`, with two decimals, and never a floating-point number.
 """
 
 import re
@@ -40,7 +40,7 @@ _CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _NO_MATCH: Final = "this does not match the field's pattern"
 _WITH_PATTERN: Final = (TextField, IdentifierField)
 _MAX_LISTED_CHOICES: Final = 10
-# A comma before one or two digits can only be a decimal one; `1,250` could be either, and is not taken.
+# A comma before one or two digits can only be a decimal comma. `1,250` is ambiguous and is not accepted.
 _NUMBER: Final = r"(?P<number>[0-9]{1,12}(?:[.,][0-9]{1,2})?)"
 _AMOUNT: Final = (
     re.compile(rf"{_NUMBER} ?(?P<code>[A-Za-z]{{3}}|[€£$¥₹])"),
@@ -56,19 +56,19 @@ _SYMBOLS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def problem_with(spec: FieldSpec, value: JsonValue) -> str:
-    """Why this is no value for the field; empty if it is one. Never repeats the value."""
+    """Say why the value is invalid for the field. Empty if it is valid. Never repeats the value."""
     return _CHECKS[type(spec)](spec, value)
 
 
 def read_text(spec: FieldSpec, text: str) -> JsonValue:
-    """The value that this text is, whole, in the form that `problem_with` wants; None if it is none."""
+    """Read the whole text as a value, in the form that `problem_with` expects. None if it is not a valid value."""
     plain = read(text).text
     value = _READERS[type(spec)](spec, plain)
     return None if value is None or problem_with(spec, value) else value
 
 
 def explain_invalid(spec: FieldSpec, text: str) -> str:
-    """Why this text is no value for the field, for whoever said it: `this` stands for it. Empty if it is one."""
+    """Say why the text is not a value of the field, for its author. `this` means the text. Empty if it is valid."""
     value = _READERS[type(spec)](spec, read(text).text)
     if value is None:
         return _explain_unread(spec)
@@ -77,7 +77,7 @@ def explain_invalid(spec: FieldSpec, text: str) -> str:
 
 
 def render_value(value: JsonValue) -> str:
-    """How a value reads inside of a longer text."""
+    """Return the form of a value inside a longer text."""
     if isinstance(value, dict):
         return f"{value['value']} {value['currency']}"
     return value if isinstance(value, str) else str(value)
@@ -88,22 +88,22 @@ def fingerprint(fields: Mapping[str, JsonValue]) -> str:
 
 
 def require_fields(simulation: Simulation, fields: Mapping[str, JsonValue]) -> None:
-    """Every required field is there, each is valid, and there is no other; or a refusal that names the first."""
+    """Require every required field, valid values and no other fields. The refusal names the first problem."""
     for name in sorted(fields):
         if name not in simulation.fields:
-            raise _refused(simulation, name[:40], "the simulation has no such field", "Leave it out.")
+            raise _refused(simulation, name[:40], "the simulation has no such field", "Remove the field.")
     for name in simulation.field_order:
         if name not in fields:
             if simulation.fields[name].optional:
                 continue
-            raise _refused(simulation, name, "a required field is missing", "Give it.")
+            raise _refused(simulation, name, "a required field is missing", "Add the field.")
         problem = problem_with(simulation.fields[name], fields[name])
         if problem:
             raise _refused(simulation, name, problem, "Give another value.")
 
 
 def compile_pattern(pattern: str) -> Any:
-    """RE2, which does not backtrack. Raises ValueError with what it says of a pattern that it does not take."""
+    """Compile a pattern with RE2, which does not backtrack. Raises ValueError with RE2's text if it is invalid."""
     options = re2.Options()
     options.log_errors = False  # it would write to standard error
     options.max_mem = _MAX_PATTERN_MEMORY
@@ -119,7 +119,7 @@ def compile_pattern(pattern: str) -> Any:
 
 def _check_text(spec: Any, value: JsonValue) -> str:
     if not isinstance(value, str) or not value.strip():
-        return "this must be a text that is not empty"
+        return "this must be a text with at least one visible character"
     if len(value) > spec.max_length:
         return f"this may have at most {spec.max_length} characters"
     if not is_readable(value) or set(value) & set("\t\n\r"):
@@ -129,7 +129,7 @@ def _check_text(spec: Any, value: JsonValue) -> str:
 
 def _check_identifier(spec: Any, value: JsonValue) -> str:
     if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
-        return "this must be a letter or digit, then letters, digits and _ . -, at most 100"
+        return "this must be a letter or digit, then letters, digits and _ . -, at most 100 in all"
     return _check_pattern(spec, value)
 
 
@@ -168,7 +168,7 @@ def _check_date(_spec: Any, value: JsonValue) -> str:
             return ""
     except ValueError:
         pass
-    return "this must be a day, such as 2026-01-31"
+    return "this must be a date, such as 2026-01-31"
 
 
 def _check_email(_spec: Any, value: JsonValue) -> str:
@@ -211,7 +211,7 @@ def _read_amount(spec: Any, text: str) -> JsonValue:
 
 
 def _currency(code: str, allowed: tuple[str, ...]) -> str:
-    """What a sign means: one of several only where the field takes exactly one of them."""
+    """Return the currency of a sign. If several have this sign, the field must allow exactly one of them."""
     if code not in _SYMBOLS:
         return code.upper()
     candidates = _SYMBOLS[code]
@@ -228,10 +228,10 @@ def _read_choice(spec: Any, text: str) -> JsonValue:
 def _explain_unread(spec: FieldSpec) -> str:
     if isinstance(spec, ChoiceField):
         more = ", ..." if len(spec.choices) > _MAX_LISTED_CHOICES else ""
-        return f"this is none of: {', '.join(spec.choices[:_MAX_LISTED_CHOICES])}{more}"
+        return f"this is not one of: {', '.join(spec.choices[:_MAX_LISTED_CHOICES])}{more}"
     if isinstance(spec, AmountField):
-        return f"this is no amount with its currency, such as 12.50 {(*spec.currencies, 'EUR')[0]}"
-    return "this is no whole number of at most 15 digits" if isinstance(spec, IntegerField) else "this is empty"
+        return f"this is not an amount with its currency, such as 12.50 {(*spec.currencies, 'EUR')[0]}"
+    return "this is not a whole number of at most 15 digits" if isinstance(spec, IntegerField) else "this is empty"
 
 
 _CHECKS: Final[dict[type, Callable[[Any, JsonValue], str]]] = {

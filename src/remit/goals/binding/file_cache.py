@@ -1,9 +1,10 @@
-"""Files that every decision goes by: read anew whenever one is another, and only looked at while it is the same.
+"""A cache of the files that every decision depends on. A file is read again when it has changed.
 
-One is the same if its inode, size and change time are, those of the folders on its way too, and if it had rested for a
-while when it was read: two changes within one tick of the file system's clock have the same time. Whoever edits a file
-can set its other times back, but not that one. What rested for less is read every time; and everything is, every few
-seconds, since a file that somebody has mapped into memory may change without its times, and a network's may lag.
+A file is unchanged if its inode, size and times are the same, and the folders above it too. It must also have been
+unchanged for a while when it was read: two changes within one tick of the file system's clock have the same time. An
+editor can set back the other times of a file, but not the change time. A file that changed very recently is read every
+time. Every file is read again after a few seconds, because a file that another process has mapped into memory can
+change without new times, and the times of a network file system can lag.
 """
 
 import os
@@ -17,18 +18,18 @@ RESTED_SECONDS: Final = 2.0
 """More than a tick of any file system that Remit can work on."""
 CACHE_SECONDS_PER_FILE: Final = 5.0
 MAX_FILES: Final = 2_048
-"""A catalogue of a thousand simulations may have a plan's template in a file for each."""
+"""A catalogue of a thousand simulations may have a file with a plan template for each."""
 _Stamp = tuple[int, ...]
 
 
 class FileCache:
-    """Reads like `read_below`, and keeps what it read."""
+    """A cache with the interface of `read_below`."""
 
     def __init__(self) -> None:
         self._cached: dict[tuple[str, str, int], tuple[_Stamp, float, tuple[bytes, str]]] = {}
 
     def read(self, root: str, path: str, most: int) -> tuple[bytes, str]:
-        """All of a file below the root, and its digest."""
+        """Return the content of a file below the root, and its digest."""
         stamp = _stamp_of(root, path)
         if stamp is None:
             return read_below(root, path, most)
@@ -38,7 +39,7 @@ class FileCache:
             return cached[2]
         found = read_below(root, path, most)
         if _stamp_of(root, path) != stamp:
-            raise mismatch("somebody changed the file while it was being read", path)
+            raise mismatch("another process changed the file while it was read", path)
         if len(self._cached) >= MAX_FILES:
             self._cached.clear()
         self._cached[key] = stamp, now, found
@@ -46,7 +47,7 @@ class FileCache:
 
 
 def _stamp_of(root: str, path: str) -> _Stamp | None:
-    """What changes with the file, no link followed. None while it has not rested yet, and if it cannot be looked at."""
+    """Return the values that change with the file, not following links. None if unreadable or recently changed."""
     try:
         folders, whole = [], root
         for part in path.split("/")[:-1]:

@@ -1,7 +1,7 @@
-"""Where in a bound action a field's value may stand, and of which types it may be there. Pure; closed by default.
+"""The places of a bound action where the value of a field may be, and the field types allowed there. Pure.
 
-A value is data. It may fill a text, a bound parameter or a part of a path; never a key, a query, a pattern, a JSONPath,
-a host, or a word that decides which operation it is. What is not listed here is taken literally.
+A value is data. It may fill a text, a bound parameter or a part of a path. It may not fill a key, a query, a pattern, a
+JSONPath, a host, or a word that selects the operation. Every place that is not listed here is taken literally.
 """
 
 import re
@@ -22,12 +22,12 @@ from remit.contracts.tasks.task import INPUTS_BY_CAPABILITY
 
 _PIECE: Final = re.compile(r"\{\{|\}\}|\{(?P<slot>[^{}]*)\}|[{}]|[^{}]+")
 _SLOT: Final = re.compile(r"(?P<name>[a-z][a-z0-9_]{0,39})(?:\.(?P<part>value|currency))?")
-# The host is the author's: it ends before the first value.
+# The host is the author's: it ends before the first slot.
 _URL_START: Final = re.compile(r"https?://[^/?#{}\s]+/[^{}]*")
 
-# No value of these begins with a dot or holds `..` as a component; a path has been looked through for it.
+# Values of these types never begin with a dot or contain `..` as a component; paths are checked for it.
 _IN_PATHS: Final = (IdentifierField, IntegerField, DateField, ChoiceField, PathField)
-# Before the query of an address `..` is not encoded away, so no free text there.
+# Before the query of an address `..` is not encoded, so free text is not allowed there.
 _IN_URLS: Final = (IdentifierField, IntegerField, DateField)
 
 
@@ -42,7 +42,7 @@ class SlotPlace(Enum):
 
 
 class Slot(NamedTuple):
-    """A place that a field fills; of an amount perhaps only a part."""
+    """A place that a field fills. For an amount, it can be one part."""
 
     name: str
     part: str = ""
@@ -53,24 +53,24 @@ Where = tuple[str | int, ...]
 
 
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    """The text with its open places taken out. ValueError for a brace that is neither doubled nor a place."""
+    """Split a text into its slots and the text between them. Raises ValueError for a brace that is neither."""
     found: list[Piece] = []
     for piece in _PIECE.finditer(text):
         slot = piece["slot"]
         if slot is None:
             if piece[0] in {"{", "}"}:
-                raise ValueError("a single brace stands here; write {{ or }} for one")
+                raise ValueError("a single brace is not allowed; write {{ or }} for a brace")
             found.append(piece[0][0] if piece[0] in {"{{", "}}"} else piece[0])
             continue
         parsed = _SLOT.fullmatch(slot)
         if parsed is None:
-            raise ValueError("what stands between braces is not the name of a field; write {{ and }} for braces")
+            raise ValueError("the text between braces is not the name of a field; write {{ and }} for braces")
         found.append(Slot(parsed["name"], parsed["part"] or ""))
     return tuple(found)
 
 
 def classify_slot(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
-    """What may stand at `where` in the binding's own tree (inputs, template, parameters, action)."""
+    """Say which values are allowed at `where` in the binding's own tree (inputs, template, parameters, action)."""
     kind = simulation.binding.type
     if kind == "plan":
         return _classify_in_plan(where, tree)
@@ -84,10 +84,10 @@ def classify_slot(simulation: Simulation, where: Where, tree: Any) -> SlotPlace:
 
 
 def problem_at(simulation: Simulation, place: SlotPlace, text: str) -> str:
-    """Why the open places of this text cannot be filled there; empty if they can."""
+    """Say why the slots of this text cannot be filled at this place. Empty if they can."""
     if place is SlotPlace.LITERAL:
         named = find_slot_name(simulation, text)
-        return f"a field's value cannot stand here: {named}" if named else ""
+        return f"the value of a field is not allowed here: {named}" if named else ""
     try:
         pieces = pieces_of(text)
     except ValueError as problem:
@@ -101,7 +101,7 @@ def problem_at(simulation: Simulation, place: SlotPlace, text: str) -> str:
 
 
 def find_slot_name(simulation: Simulation, text: str) -> str:
-    """The first field that a text names between braces, as if it were a place."""
+    """Return the first field that a text names between braces, as if it were a slot."""
     return next((name for name in simulation.field_order if re.search(rf"\{{\s*{name}\s*(\.|\}})", text)), "")
 
 
@@ -112,26 +112,26 @@ def _problem_with_slot(simulation: Simulation, place: SlotPlace, slot: Slot, *, 
     if slot.part and not isinstance(spec, AmountField):
         return f"only an amount has a .{slot.part}"
     if spec.optional and not is_whole:
-        return "an optional field may be missing, so it cannot stand inside of a longer text"
+        return "an optional field may be missing, so it cannot be inside a longer text"
     return _problem_with_type(place, slot, spec)
 
 
 def _problem_with_type(place: SlotPlace, slot: Slot, spec: FieldSpec) -> str:
     if place in {SlotPlace.PATH, SlotPlace.ABSOLUTE} and not isinstance(spec, _IN_PATHS):
-        return "in a path only an identifier, an integer, a date, a choice or a path can stand"
+        return "a path can contain only an identifier, an integer, a date, a choice or a path"
     if place is SlotPlace.SELECTOR and not isinstance(spec, IntegerField):
-        return "in a selector only an integer can stand"
+        return "a selector can contain only an integer"
     if place is SlotPlace.AMOUNT and (not isinstance(spec, AmountField) or slot.part):
-        return "only a whole amount can stand here"
+        return "only a whole amount is allowed here"
     return ""
 
 
 def _problem_with_text(simulation: Simulation, place: SlotPlace, pieces: tuple[Piece, ...]) -> str:
     first = pieces[0]
     if place is SlotPlace.ABSOLUTE and not (isinstance(first, str) and first.startswith("/") and len(first) > 1):
-        return "the path must begin with a folder of its own, such as /srv/data/{name}"
+        return "the path must begin with a fixed folder, such as /srv/data/{name}"
     if place is SlotPlace.AMOUNT and len(pieces) > 1:
-        return "only a whole amount can stand here"
+        return "only a whole amount is allowed here"
     if place is not SlotPlace.URL:
         return ""
     if not (isinstance(first, str) and _URL_START.fullmatch(first)):
@@ -141,7 +141,7 @@ def _problem_with_text(simulation: Simulation, place: SlotPlace, pieces: tuple[P
         if isinstance(piece, str):
             before_query = before_query and "?" not in piece and "#" not in piece
         elif before_query and not isinstance(simulation.fields[piece.name], _IN_URLS):
-            return f"{{{piece.name}}}: before the ? only an identifier, an integer or a date can stand"
+            return f"{{{piece.name}}}: before the ? only an identifier, an integer or a date is allowed"
     return ""
 
 
@@ -180,6 +180,6 @@ def _classify_in_operation(inside: Where, operation: dict[str, Any]) -> SlotPlac
         case ("content",) | ("value" | "parameters", *_):
             return SlotPlace.DATA
         case ("pattern" | "replacement",):
-            # In a pattern, and in what replaces one, a backslash has a meaning.
+            # In a pattern, and in its replacement, a backslash has a meaning.
             return SlotPlace.DATA if operation.get("regex", False) is False else SlotPlace.LITERAL
     return SlotPlace.LITERAL

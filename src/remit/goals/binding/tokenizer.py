@@ -1,8 +1,8 @@
-"""How the Finder reads: one form of a text for all machines, and its words.
+"""The Finder's reading of a text: one form of the text on all machines, and its words.
 
-Characters are judged by Unicode 3.2, which every Python carries beside its own version: so a text reads the same under
-each of them. What was added to Unicode later parts words, and stands for no letter. Folding is Python's own; what it
-does to a character is fixed for ever once that character is assigned.
+Characters are judged by Unicode 3.2, which every Python has beside its current version. So every Python version reads a
+text in the same way. A character that Unicode added later separates words and is not a letter. Case folding is
+Python's own. The folding of a character never changes once the character is assigned.
 """
 
 import unicodedata
@@ -12,15 +12,15 @@ from typing import Final, NamedTuple
 _FIXED: Final = unicodedata.ucd_3_2_0
 MAX_UTTERANCE: Final = 2_000
 
-# After NFKC: full-width signs are plain ones by then. No sign that could belong to a value: + - / @ # = and currencies.
+# After NFKC, full-width signs are plain ones. Signs of values are left out: + - / @ # = and currencies.
 PUNCTUATION: Final = ",.:;!?'\"()<>“”„«»\u2018\u2019。、।؟،؛「」"
 
 _BLANKS: Final = frozenset("\t\n\r")
-_JOINERS: Final = frozenset("\u200c\u200d")  # Persian and Hindi are spelled with them; they part no word
-# Nothing that a person can see: hidden text, changed direction, characters of nobody.
+_JOINERS: Final = frozenset("\u200c\u200d")  # Persian and Hindi words contain them; they do not separate words
+# Categories that a person cannot see: control and format characters, surrogates, private use, separators.
 _UNREADABLE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-# The same, of those that Unicode 3.2 took for blanks or letters, or did not know yet: bidirectional isolates, invisible
-# operators, fillers, and all of the plane for tags and variation selectors.
+# More such characters, which Unicode 3.2 has as blanks or letters, or does not know: bidirectional isolates, invisible
+# operators, fillers, and the whole plane of tags and variation selectors.
 _INVISIBLE: Final = (
     (0x061C, 0x061C),
     (0x115F, 0x1160),
@@ -47,7 +47,7 @@ _WITHOUT_SPACES: Final = (
 
 
 class Reading(NamedTuple):
-    """A text in its one form, and folded; `origin` gives the place in `text` of each folded character, and one past."""
+    """A text in its one form, and folded. `origin` has the place in `text` of each folded character, and the end."""
 
     text: str
     folded: str
@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
 
 class TextToken(NamedTuple):
-    """A piece of a reading's text with its place: what stands between blanks, or a word."""
+    """A piece of a reading's text with its place: a word, or the text between two blanks."""
 
     start: int
     end: int
@@ -63,12 +63,12 @@ class TextToken(NamedTuple):
 
 
 def is_readable(text: str) -> bool:
-    """Whether a person sees all of it: no control or format character but tabs, line ends and the two joiners."""
+    """Whether a person sees all of it: it has no control or format characters except tabs, line ends and joiners."""
     return all(char in _BLANKS or char in _JOINERS or not _is_invisible(char) for char in text)
 
 
 def read(text: str) -> Reading:
-    """NFKC, decimal digits of every script as 0 to 9, each blank as one space."""
+    """Read a text: NFKC, decimal digits of every script as 0 to 9, each run of blanks as one space."""
     plain = "".join(map(_plain, _FIXED.normalize("NFKC", text)))
     plain = " ".join(plain.split(" ")) if "  " not in plain else " ".join(filter(None, plain.split(" ")))
     plain = plain.strip(" ")
@@ -86,12 +86,12 @@ def fold(text: str) -> str:
 
 
 def split_words(folded: str) -> tuple[str, ...]:
-    """Runs of letters; where a script has no spaces between words, pairs of neighbours instead."""
+    """Split into words: runs of letters, or pairs of neighbours in scripts without spaces between words."""
     return tuple(word for _, run in _runs(folded) for _, word in _cut(run))
 
 
 def locate_words(reading: Reading) -> tuple[TextToken, ...]:
-    """The words of a reading with their places in its text."""
+    """Return the words of a reading with their places in its text."""
     return tuple(
         TextToken(reading.origin[start + at], reading.origin[start + at + len(word) - 1] + 1, word)
         for start, run in _runs(reading.folded)
@@ -105,7 +105,7 @@ def is_without_spaces(char: str) -> bool:
 
 
 def tokens(reading: Reading) -> tuple[TextToken, ...]:
-    """The values that a text may hold stand here; scripts without spaces end one, or `退款A-17` would be a single."""
+    """Return the pieces that may be values. A script without spaces ends a piece, so `退款A-17` gives `A-17`."""
     found: list[TextToken] = []
     start = 0
     text = reading.text
@@ -144,7 +144,7 @@ def is_letter(char: str) -> bool:
 
 
 def _runs(folded: str) -> Iterator[tuple[int, str]]:
-    """Letters that stand together, of one manner of writing, each run with its place."""
+    """Yield each run of neighbouring letters of one kind of script, with its place."""
     start = 0
     for index in range(len(folded) + 1):
         is_inside = index < len(folded) and is_letter(folded[index])
