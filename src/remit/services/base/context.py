@@ -1,4 +1,4 @@
-"""What every part of the desk works with: the workspace, the work under way, the stream of events, and links."""
+"""The context of all services: the workspace, the running jobs, the stream of events, and links to the console."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ MAX_WAIT: Final = 30.0
 RECOVERY_SECONDS: Final = 10.0
 
 ConsoleUrl = str | Callable[[], str | None] | None
-"""Where people find the console; asked for at each link, where it is served by another process."""
+"""The address of the console. A function is called for each link, because another process may serve the console."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class ServiceContext:
     console_url: ConsoleUrl = None
 
     def link(self, *path: str) -> str | None:
-        """Where a person finds it in the console, if there is one."""
+        """Return the address of a page in the console, or None if there is no console."""
         return link_to(self.console_url, *path)
 
     def find_claim(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> ClaimCompleted | ClaimHeld | None:
-        """What stands under an id. What a process that died has begun is settled first, as far as that takes."""
+        """Find the claim of an id. The claim of a dead process is recovered first, for at most ten seconds."""
         claimed = self._claim(scope, key, tenant)
         if isinstance(claimed, ClaimHeld) and is_orphan(claimed, self.workspace.store.dialect):
             self.start_recovery().wait(RECOVERY_SECONDS)
@@ -42,13 +42,13 @@ class ServiceContext:
         return claimed
 
     def read_outcome(self, done: ClaimCompleted) -> str:
-        """The text of an outcome, believed because the ledger carries its digest."""
+        """Return the text of a stored outcome, verified against the digest in the ledger."""
         key = done.key
         trace = RequestIds(key.tenant_id, done.correlation_id, key.scope, key.key, done.request_digest)
         return Journal(self.workspace.ledger, trace, self.workspace.state.hosts, 0).verify_stored(done).text
 
     def start_recovery(self) -> Job[int]:
-        """Finish or clear away what processes that died had begun; how many things that were."""
+        """Start the recovery of interrupted requests. The result of the job is the number of recovered requests."""
 
         def recover(_job: Job[int]) -> int:
             return len(self.workspace.recover())
@@ -71,9 +71,9 @@ def require_wait(wait: float) -> float:
     if not 0 <= wait <= MAX_WAIT:
         raise RefusedError(
             Reason.MALFORMED,
-            f"nobody waits longer than {MAX_WAIT:g} seconds here",
+            f"the wait is not between 0 and {MAX_WAIT:g} seconds",
             where="wait",
-            next_step=f"Give 0 to {MAX_WAIT:g}, and look again by the id of the thing.",
+            next_step=f"Give 0 to {MAX_WAIT:g}, and ask again later by the id.",
         )
     return wait
 

@@ -1,4 +1,4 @@
-"""The look around before a run is taken back: which files were changed since, and by which later run of ours."""
+"""Drift before a rollback: the files that changed since the run, and the later run of a plan that changed them."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,37 +16,40 @@ from remit.workspace.workspace import Workspace
 
 
 class DriftReport(NamedTuple):
-    """The files of a run shortly before it is taken back. To tell about, not to decide by: the door looks itself."""
+    """The files of a run shortly before its rollback. For display only: the rollback inspects the files again."""
 
     target: RollbackTarget | None = None
     already_restored: frozenset[str] = frozenset()
-    """Checkpoints whose file was as before already."""
+    """Checkpoints whose file is already as it was before the run."""
     drifted: Mapping[str, State | None] = {}
-    """Paths that somebody changed since."""
+    """The paths that changed since the run, each with its current state."""
 
     @property
     def digest(self) -> str | None:
-        """Of the drifted files as they are, all of them; None where there is none."""
+        """The digest of all drifted files in their current state, or None if no file drifted."""
         return self.order_digest if self.drifted else None
 
     @property
     def order_digest(self) -> str:
-        """The same for the order: that none was changed since is a thing to be held to as well."""
+        """The digest for the rollback order. It binds the order also if no file drifted."""
         return drift_digest(self.drifted)
 
     @property
     def has_rows(self) -> bool:
-        """Whether it changed rows on a server, of which this look knows nothing."""
+        """Whether the run changed rows on a server. This report does not inspect them."""
         return self.target is not None and self.target.manifest.rows is not None
 
     @property
     def is_empty(self) -> bool:
-        """The run is known, and changed nothing."""
+        """Whether the run is known and changed nothing."""
         return self.target is not None and changed_nothing(self.target.manifest)
 
 
 def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> DriftReport:
-    """Knows nothing of a run that has to be recovered first, or that is refused: the door says why."""
+    """Compare the files of a run with its manifest.
+
+    The report is empty if the run has to be recovered first or is refused. The rollback then reports the reason.
+    """
     runs = open_run_queries(workspace)
     try:
         target = runs.rollback_target(runs.find(name))
@@ -60,7 +63,7 @@ def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> Dr
 
 
 def find_later_run(workspace: Workspace, drift: DriftReport) -> KnownRun | None:
-    """The newest plan of ours that left one of the drifted files as it stands now."""
+    """Find the newest run since this one that left one of the drifted files as it is now."""
     if drift.target is None:
         return None
     runs, envelope_id = open_run_queries(workspace), drift.target.outcome.status.envelope_id
@@ -82,8 +85,9 @@ def _is_left_by(change: Change, drifted: Mapping[str, State | None]) -> bool:
 
 
 def find_set_aside_copies(workspace: Workspace, folder: str = "*") -> list[str]:
-    """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root. `folder` is of
-    one run's report.
+    """List the copies of drifted files that forced rollbacks kept, as paths below the root.
+
+    `folder` is the report folder of one run. Without it, the copies of all runs are listed.
     """
     root = Path(project_root(workspace))
     reports = folder.rpartition("/")[2]

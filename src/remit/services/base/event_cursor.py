@@ -1,9 +1,9 @@
-"""Positions in the stream of events as agents are given them: sealed.
+"""Sealed positions in the stream of events, for agents.
 
-A position counts the entries of the whole ledger. From two of them an agent could read how many entries came between,
-and so when the preview of its plan was computed. That depends on what files and rows hold. So an agent gets an
-encrypted text that only Remit can open. Each process of a workspace opens what another one sealed. Limit: after the
-audit key was rotated, an earlier text cannot be opened, and the agent begins with what happens now.
+A position counts the entries of the whole ledger. From two positions, an agent could read how many entries are between
+them, and so when the preview of its plan was computed. That time depends on the content of files and rows. So an agent
+gets an encrypted text that only Remit can open. Each process of a workspace can open a text that another one sealed.
+Limit: after the audit key was rotated, an earlier text cannot be opened, and the agent has to begin with new events.
 """
 
 import os
@@ -20,11 +20,11 @@ from remit.ledger.cursor import BEGINNING, MAX_TEXT
 _MARK: Final = "agent."
 _NONCE: Final = 12
 _BLOCK: Final = 64
-"""Texts are filled up to a multiple of this: their length must not count digits."""
+"""Texts are padded to a multiple of this, so that their length does not show the number of digits."""
 
 
 class SealedPositions:
-    """Safe to use from any thread."""
+    """Seals positions for agents and opens them again. Safe to use from any thread."""
 
     def __init__(self, key: Callable[[], bytes]) -> None:
         self._key = key
@@ -37,10 +37,10 @@ class SealedPositions:
         )
 
     def open(self, text: str) -> str:
-        """The plain position. `-` is the beginning, for every caller.
+        """Return the plain position. `-` is the beginning, for every caller.
 
-        Refuses what was not sealed for an agent of this workspace, a plain position too: it would answer how far the
-        ledger is.
+        Refuses a text that was not sealed for an agent of this workspace. A plain position is refused too, because an
+        agent could find out with it how long the ledger is.
         """
         if text == BEGINNING:
             return text
@@ -51,7 +51,7 @@ class SealedPositions:
         except (ValueError, InvalidTag):
             raise RefusedError(
                 Reason.MALFORMED,
-                "this is no position that an agent was given in the stream of events",
+                "this event id is not one that Remit gave to an agent",
                 where="Last-Event-ID",
-                next_step="Give back the id of an event as it came, or none to begin with what happens now.",
+                next_step="Send the id of an event unchanged, or send none to begin with new events.",
             ) from None

@@ -1,12 +1,12 @@
-"""The stream of events: what the record gains, told to whoever listens, and how far running work is.
+"""The stream of events: new ledger entries and the progress of running work, for all listeners.
 
-One thread looks at the record, for all listeners: at the change signal, and a few times a second; and only while
-somebody listens. It makes one text of each event, and hands all listeners of an event loop theirs at once. A listener
-that does not read is let go with the event `desk.lagged`, and can come back with the id of the last event it saw:
-events have exact ids, whatever process told them.
+One thread reads the ledger for all listeners, at each change signal and a few times a second. It runs only while there
+is a listener. It renders each event once, and hands the events of all listeners of an event loop over in one call. A
+listener that does not read is removed with the event `desk.lagged`. It can reconnect with the id of the last event it
+saw, because every process gives an event the same id.
 
-A listener is told nothing that was recorded after his session or token ended: before entries are handed out, those
-whom one of them may concern are asked whether they still count.
+A listener gets no entry that was recorded after its session or token ended. Before entries are handed over that may end
+a session or a token, each listener's caller is checked again.
 """
 
 import asyncio
@@ -33,18 +33,19 @@ from remit.services.base.subscriptions import BATCH_SIZE, Subscription
 from remit.store.connection import Connection, Store
 
 POLL_SECONDS: Final = 0.25
-"""Between two looks at the record, without a change signal: most of what is recorded sends none."""
+"""The time between two reads of the ledger without a change signal. Most entries send no signal."""
 MANY_CHAINS: Final = 100
 MAX_LISTENERS: Final = 1_000
 MAX_MISSED: Final = 10_000
-"""Events that a listener who comes back is told at most; whoever missed more looks at the record itself."""
+"""The most missed events that a reconnected listener gets. If it missed more, it has to read the ledger."""
 PROGRESS_SECONDS: Final = 0.1
 ENDING_KINDS: Final = ("person.", "token.", "key.")
-"""Kinds of entries after which a session or a token may not count any more. What they tell of is in force by then."""
+"""Kinds of entries after which a session or a token may be invalid. The change is in force when its entry appears."""
 RECHECK_SECONDS: Final = 1.0
-"""What ends by the clock, or is in force and not recorded yet, is found with the first entries after so long."""
+"""The time after which the first new entries cause a check of all listeners. It finds a session or token that expired,
+or whose end is in force but not recorded yet."""
 _FOR_PEOPLE: Final = ("plan:", "task:")
-"""Subjects of work whose progress only people are told."""
+"""Subjects of jobs whose progress only people get."""
 _LOG: Final = logging.getLogger("remit.events")
 
 
@@ -54,13 +55,13 @@ class Events:
     def __init__(
         self, store: Callable[[], Store], signal: ChangeSignal, clock: Clock, position_key: Callable[[], bytes]
     ) -> None:
-        """`position_key` seals the positions that agents are given."""
+        """`position_key` returns the key that seals positions for agents."""
         self._store = store
         self._sealed = SealedPositions(position_key)
         self._signal = signal
         self._clock = clock
         self._lock = threading.Lock()
-        self._poll_lock = threading.Lock()  # one look at a time; guards _published
+        self._poll_lock = threading.Lock()  # one read at a time; guards _published
         self._listeners: set[Subscription] = set()
         self._published: dict[str, int] | None = None
         self._thread: threading.Thread | None = None
@@ -71,9 +72,9 @@ class Events:
     async def subscribe(
         self, caller: Caller, after: str | None = None, is_valid: Callable[[], bool] = lambda: True
     ) -> Subscription:
-        """From now on, or from a position on; then first what was missed since, and after that what happens.
+        """Subscribe to new events, or to all events after a position, the missed ones first.
 
-        `is_valid` says whether the caller is still who he was. It blocks, and is asked in a thread.
+        `is_valid` says whether the caller's session or token is still valid. It blocks, and is called in a thread.
         """
         require(caller, Right.SEE_OWN)
         if after is not None and isinstance(caller, AgentCaller):
@@ -82,7 +83,7 @@ class Events:
         subscription = Subscription(self, caller, asyncio.get_running_loop(), is_valid)
         try:
             await asyncio.to_thread(self._add_listener, subscription, since)
-        except BaseException:  # such as a caller who hung up meanwhile: the thread goes on without him
+        except BaseException:  # such as a caller that disconnected; the thread continues without it
             subscription.close()
             raise
         return subscription
@@ -98,13 +99,13 @@ class Events:
     def publish(
         self, kind: str, payload: dict[str, Any], *, owner: str | None = None, about: str | None = None
     ) -> None:
-        """Something that is in no record: to all people, and to the agent whose it is."""
+        """Publish an event that is not in the ledger, to all people and to the agent that owns it."""
         if self._listeners:
             sent = make_transient_event(kind, self._clock(), payload, about)
             self._deliver_all([(owner, sent, {})])
 
     def publish_progress(self, job: Job[Any]) -> None:
-        """At most ten times a second of each job."""
+        """Publish the progress of a job, at most ten times a second."""
         if not self._listeners or job.progress is None:
             return
         now, last = time.monotonic(), self._progress.get(job.key, 0.0)
@@ -114,12 +115,12 @@ class Events:
             self._progress.clear()
         self._progress[job.key] = now
         about = {"subject": job.subject, **job.progress.tree()}
-        # How far a plan or a task is tells of the files: an agent hears how it ended.
+        # The progress of a plan or task depends on the files. So an agent gets only the outcome.
         self.publish(PROGRESS, about, owner=None if job.subject.startswith(_FOR_PEOPLE) else job.owner)
 
     def make_lagged_event(self) -> StreamEvent:
         return make_transient_event(
-            LAGGED, self._clock(), {"next_step": "Come back with the id of the last event you saw."}
+            LAGGED, self._clock(), {"next_step": "Reconnect with the id of the last event that you saw."}
         )
 
     def close(self) -> None:
@@ -136,20 +137,20 @@ class Events:
     # --- joining ------------------------------------------------------------------------------------------------------
 
     def _add_listener(self, subscription: Subscription, position: dict[str, int] | None) -> None:
-        with self._poll_lock:  # nothing is told between the look and the joining
+        with self._poll_lock:  # no event is published between the read and the join
             published = dict(self._poll())
             with self._lock:
                 if self._closed or len(self._listeners) >= MAX_LISTENERS:
                     raise RefusedError(
                         Reason.RESOURCE_EXHAUSTED,
-                        "too many listen to the events already",
+                        "too many event streams are open",
                         where="the stream of events",
-                        next_step="Close a page that shows them, or try again later.",
+                        next_step="Close a page that shows events, or try again later.",
                     )
                 if subscription.is_ended:
                     return
                 self._listeners.add(subscription)
-                self._last_check = -math.inf  # he may have ended since he was let in
+                self._last_check = -math.inf  # the session may have ended since the caller was admitted
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._watch, name="remit-events", daemon=True)
                     self._thread.start()
@@ -159,7 +160,7 @@ class Events:
     async def _read_missed(
         self, subscription: Subscription, position: dict[str, int], published: dict[str, int]
     ) -> AsyncIterator[StreamEvent]:
-        """What happened between a position and the moment of joining, a stretch at a time."""
+        """Yield the events between a position and the moment of the join. They are read in batches."""
         ends = {
             name: end for name, end in published.items() if subscription.tenants is None or name in subscription.tenants
         }
@@ -178,10 +179,13 @@ class Events:
                     if subscription.can_receive(owner, name):
                         yield self._with_position(make_stream_event(entry), seqs, subscription)
                 if not batch:
-                    return  # a gap in the chain: whoever verifies it names it
+                    return  # a gap in the chain; a verification of the ledger reports it
 
     def _count_missed(self, seqs: dict[str, int], ends: dict[str, int]) -> int:
-        """For an agent, without what no agent is told of: else it could count that by events of its own."""
+        """Count the missed entries that agents may see.
+
+        If the others were included, an agent could count them with the help of events of its own.
+        """
         with self._store().reading() as connection:
             found = [kinds_between(connection, name, seqs[name], ends[name]) for name in ends]
         return sum(number for kinds in found for kind, number in kinds.items() if is_visible_to_agents(kind))
@@ -193,7 +197,7 @@ class Events:
             found = entries_between(connection, tenant_id, after, until, BATCH_SIZE)
             return [(each, find_agent_recipient(connection, each) if subscription.agent else None) for each in found]
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- reading the ledger
 
     def _watch(self) -> None:
         listener = self._signal.listen()
@@ -202,19 +206,19 @@ class Events:
                 try:
                     with self._poll_lock:
                         self._poll()
-                except RemitError as problem:  # such as a database that is away for a while
-                    _LOG.warning("the record could not be looked at", extra={"why": str(problem)})
+                except RemitError as problem:  # such as a database that is unavailable for a while
+                    _LOG.warning("the ledger could not be read", extra={"why": str(problem)})
                 listener.wait(self._poll_interval)
         finally:
             listener.close()
 
     @property
     def _poll_interval(self) -> float:
-        """A look costs something for each chain."""
+        """The time between two reads. It grows with the number of chains, because a read takes time for each."""
         return POLL_SECONDS * max(1.0, len(self._published or ()) / MANY_CHAINS)
 
     def _stop_if_idle(self) -> bool:
-        """Nobody listens: then nothing is looked at, and whoever comes next begins anew."""
+        """Stop reading if there is no listener. Return whether it stopped. The next listener starts a new thread."""
         with self._poll_lock, self._lock:
             if self._listeners and not self._closed:
                 return False
@@ -222,13 +226,16 @@ class Events:
             return True
 
     def _poll(self) -> dict[str, int]:
-        """Tell what is new, in the order of each chain; how far all were told. Without a beginning, from the end on."""
+        """Publish new entries in the order of each chain, and return the last published entry of each.
+
+        The first call publishes nothing. It starts at the current end of each chain.
+        """
         with self._store().reading() as connection:
             ends = ends_of(connection)
             if self._published is None:
                 self._published = ends
                 return self._published
-            # What ends a session or a token is in the default chain, and comes before what others gained after it.
+            # The end of a session or a token is in the default chain. So that chain comes before the others.
             for name, end in sorted(ends.items(), key=lambda each: each[0] != DEFAULT_TENANT):
                 while self._published.get(name, 0) < end:
                     new = entries_between(connection, name, self._published.get(name, 0), end, BATCH_SIZE)
@@ -249,7 +256,7 @@ class Events:
         self._deliver_all(published)
 
     def _drop_invalid_listeners(self, entries: Sequence[Entry]) -> None:
-        """Of those who do not count any more, before they are told any of these."""
+        """Remove listeners whose session or token is no longer valid, before they get any of these entries."""
         now = time.monotonic()
         if not entries or (
             now - self._last_check < RECHECK_SECONDS
@@ -265,7 +272,7 @@ class Events:
                 _call_in_loop(listener.loop, listener.end_with_caller)
 
     def _deliver_all(self, published: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]) -> None:
-        """One call for each event loop, and one text of each event for all people."""
+        """Hand events over with one call for each event loop. All people get the same text of an event."""
         for_people = [sent.at_position(render_position(seqs)) if seqs else sent for _, sent, seqs in published]
         with self._lock:
             by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Subscription, Sequence[StreamEvent]]]] = {}
@@ -279,7 +286,7 @@ class Events:
     def _for_agent(
         self, listener: Subscription, published: Sequence[tuple[str | None, StreamEvent, dict[str, int]]]
     ) -> list[StreamEvent]:
-        """Its own only, and with positions that name no tenant but its own."""
+        """Select the events of this agent, with positions that name only its own tenants."""
         found = []
         for owner, sent, seqs in published:
             if listener.can_receive(owner, sent.tenant):
@@ -299,11 +306,14 @@ class Events:
 
 
 def _is_still_valid(listener: Subscription) -> bool:
-    """A look that fails, such as in a store that is away, ends nobody: whoever asks next finds out."""
+    """Whether the caller of a listener is still valid.
+
+    A check that fails, for example because the store is unavailable, removes no listener. The next check decides.
+    """
     try:
         return listener.is_valid()
     except EnvironmentFailureError as problem:
-        _LOG.warning("whether a listener still counts is not known", extra={"why": str(problem)})
+        _LOG.warning("the session or token of a listener could not be checked", extra={"why": str(problem)})
         return True
 
 

@@ -1,8 +1,7 @@
-"""Shares: of what there is only so much of, one caller holds so much at once, and agents together leave some to people.
+"""Fair shares of limited resources: one caller holds only a part of them, and all agents together leave some to people.
 
-So no agent can keep a person from the console, and none can keep out another. `FairShareQuota` are had at once or not
-at all; for `FairShareQueue` whoever comes waits until it is his. An agent is counted by its name, whatever number of
-tokens it has.
+So an agent can block neither a person nor another agent. A `FairShareQuota` grants units at once or not at all. In a
+`FairShareQueue`, callers wait for their turn. An agent is identified by its name, however many tokens it has.
 """
 
 import asyncio
@@ -15,14 +14,14 @@ from remit.identity.callers import AgentCaller, Caller
 
 
 class Share(NamedTuple):
-    """`each` is the most of one caller, `all` the most of all callers of its kind."""
+    """The limits of one kind of caller. `each` is the limit of one caller, `all` of all callers of the kind."""
 
     each: int
     all: int
 
 
 class FairShareQuota:
-    """So many, counted in the moment of taking. Safe to use from any thread."""
+    """A number of units that callers acquire without waiting. Safe to use from any thread."""
 
     def __init__(self, what: str, total: int, *, agents: Share, people: Share) -> None:
         self.what = what
@@ -37,7 +36,7 @@ class FairShareQuota:
         return self._by_kind.total()
 
     def acquire(self, caller: Caller, number: int = 1) -> bool:
-        """Whether there were so many. Then they are given back with `release`."""
+        """Acquire units, and return whether enough were free. The caller returns them with `release`."""
         name = is_agent, _ = _share_key(caller)
         share = self._agents if is_agent else self._people
         with self._lock:
@@ -60,7 +59,7 @@ class FairShareQuota:
                 del self._held[name]
 
     def require(self, caller: Caller) -> None:
-        """One of them, refused where there is none."""
+        """Acquire one unit, or refuse the request if none is free."""
         if not self.acquire(caller):
             raise self.refusal_error(caller)
 
@@ -69,12 +68,12 @@ class FairShareQuota:
             Reason.RESOURCE_EXHAUSTED,
             f"too many at once: {self.what}",
             where=caller.id,
-            next_step="Let some of what is under way end first; then try again.",
+            next_step="Wait until some of them have ended, then try again.",
         )
 
 
 class Turn:
-    """One, until it is given back; once is enough."""
+    """The turn of one caller. Only the first `release` has an effect."""
 
     def __init__(self, queues: "FairShareQueue", name: tuple[str, str]) -> None:
         self._queues = queues
@@ -88,13 +87,13 @@ class Turn:
 
 
 class FairShareQueue:
-    """Who works now, in the order of coming: first among the requests of one caller, then among its kind.
+    """A queue for turns, in order of arrival: first among the requests of one caller, then among its kind.
 
-    For one event loop, and from there only.
+    It belongs to one event loop and must be used only there.
     """
 
     def __init__(self, **shares: Share) -> None:
-        """The share of each kind of caller, by its name."""
+        """`shares` has the limits of each kind of caller, by the name of the kind."""
         self._shares = shares
         self._kinds = {kind: asyncio.Semaphore(share.all) for kind, share in shares.items()}
         self._by_caller: dict[tuple[str, str], asyncio.Semaphore] = {}
@@ -129,7 +128,7 @@ class FairShareQueue:
             del self._by_caller[name]
 
     def __len__(self) -> int:
-        """Callers that have a turn, or wait for one."""
+        """The number of callers that have a turn or wait for one."""
         return len(self._by_caller)
 
 

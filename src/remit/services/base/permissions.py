@@ -1,7 +1,8 @@
-"""What each caller may ask for: one table, for every way in. Whatever is not in it is refused.
+"""The rights of callers: one table for every interface. A right that is not in it is refused.
 
-A person has it by role, an agent by a capability of its token; where that is none, no token gives it, whatever it says.
-That something may be asked for does not say that it happens: the road decides that, by its own authority.
+A person has a right by role, and an agent by a capability of its token. If the table names no capability, no token
+gives the right, unless every token does. A right only permits the request. Whether the effect happens is decided by the
+execution engine, with its own authority.
 """
 
 from enum import StrEnum
@@ -35,13 +36,13 @@ class Right(StrEnum):
 
 
 class Permission(NamedTuple):
-    """Who has a right, and what for, in words that a refusal can use."""
+    """The roles and the capability that have a right, and its description for refusals."""
 
     roles: frozenset[Role]
     capability: ServiceCapability | None
     to: str
     any_token: bool = False
-    """Every agent has it, for what is its own."""
+    """Every agent has the right, for its own requests."""
 
 
 _ALL: Final[frozenset[Role]] = frozenset({"viewer", "approver", "operator", "admin"})
@@ -50,23 +51,23 @@ _OPERATING: Final[frozenset[Role]] = frozenset({"operator", "admin"})
 _ADMIN: Final[frozenset[Role]] = frozenset({"admin"})
 
 RULES: Final[dict[Right, Permission]] = {
-    Right.SEE: Permission(_ALL, None, "see what others did"),
-    Right.SEE_OWN: Permission(_ALL, None, "see what became of what it asked for", any_token=True),
-    Right.PREVIEW: Permission(_OPERATING, "plan.propose", "see what a plan would do"),
-    Right.LOOK: Permission(_ALL, "plan.propose", "see what a proposed plan would do"),
+    Right.SEE: Permission(_ALL, None, "see the requests of others"),
+    Right.SEE_OWN: Permission(_ALL, None, "see the outcome of its own requests", any_token=True),
+    Right.PREVIEW: Permission(_OPERATING, "plan.propose", "preview a plan"),
+    Right.LOOK: Permission(_ALL, "plan.propose", "see the preview of a proposed plan"),
     Right.PROPOSE: Permission(_OPERATING, "plan.propose", "propose a plan"),
     Right.DECIDE: Permission(_DECIDING, None, "approve or deny"),
-    # To stop something is on the safe side: whoever could have said no may still do so, until it is done.
+    # To stop a plan is safe. So everyone who could have denied it may stop it until it is done.
     Right.CANCEL: Permission(_DECIDING | _OPERATING, "plan.propose", "withdraw or stop a plan"),
     Right.APPLY: Permission(_OPERATING, "plan.apply", "apply an approved plan"),
-    Right.UNDO: Permission(_OPERATING, "plan.undo", "take a plan back"),
-    Right.LEASE: Permission(_ADMIN, None, "have a lease signed"),
+    Right.UNDO: Permission(_OPERATING, "plan.undo", "roll a plan back"),
+    Right.LEASE: Permission(_ADMIN, None, "issue a lease"),
     Right.RUN_TASK: Permission(_OPERATING, "task.run", "run a leased task"),
-    # The road itself asks for the capability of each action; any of them lets an agent up to it.
+    # The execution engine checks the capability that each action needs.
     Right.BROWSE: Permission(frozenset(), None, "use the browser", any_token=True),
-    Right.ASK: Permission(_OPERATING, "goal.ask", "ask for something at the goal door"),
-    # A user's own yes to his own goal. The goal door looks whose it is.
-    Right.CONFIRM: Permission(_ALL, None, "answer what a goal asked"),
+    Right.ASK: Permission(_OPERATING, "goal.ask", "request a goal"),
+    # Users confirm their own goals. The goal service checks whose goal it is.
+    Right.CONFIRM: Permission(_ALL, None, "answer the question of a goal"),
     Right.ISSUE_TOKEN: Permission(_ADMIN, None, "issue tokens"),
     Right.REVOKE_TOKEN: Permission(_ADMIN, None, "revoke tokens"),
     Right.CHANGE_CATALOGUE: Permission(_ADMIN, None, "promote and retire simulations"),
@@ -82,7 +83,7 @@ def has_right(caller: Caller, right: Right) -> bool:
 
 
 def require(caller: Caller, right: Right) -> None:
-    """Refuses, and says who could."""
+    """Refuse a caller without the right. The refusal names who has it."""
     if has_right(caller, right):
         return
     rule = RULES[right]
@@ -92,18 +93,18 @@ def require(caller: Caller, right: Right) -> None:
                 Reason.CAPABILITY_MISSING,
                 f"this token does not let its agent {rule.to}",
                 where=f"capability {rule.capability}",
-                next_step=f"Have one issued that does: remit token issue --cap {rule.capability}",
+                next_step=f"Have a token with this capability issued: remit token issue --cap {rule.capability}",
             )
         raise RefusedError(
             Reason.PERMISSION_DENIED,
-            f"to {rule.to} is for a person, and an agent cannot do it",
+            f"an agent cannot {rule.to}; only a person can",
             where=f"right {right}",
-            next_step="Let a person do it, in the console or at a terminal.",
+            next_step="Ask a person to do it, in the console or at a terminal.",
         )
-    able = ", ".join(role for role in sorted(rule.roles)) or "nobody but an agent with a token"
+    able = ", ".join(role for role in sorted(rule.roles)) or "agents with a token"
     raise RefusedError(
         Reason.PERMISSION_DENIED,
         f"the role {caller.role} cannot {rule.to}",
         where=f"right {right}",
-        next_step=f"Who can: {able}. An admin invites people: remit people invite NAME --role ROLE",
+        next_step=f"Allowed for: {able}. An admin can invite a person: remit people invite NAME --role ROLE",
     )

@@ -1,6 +1,6 @@
-"""Where this workspace is served, for other commands to know: a file in the state directory, true while it is locked.
+"""The address of the running server, for other commands: a file in the state directory, valid while it is locked.
 
-A server that died leaves the file behind and no lock: then nobody serves.
+A server that died leaves the file without a lock. Then no server runs.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class RunningServer(Contract):
 
 @contextlib.contextmanager
 def announce_server(state: StateDirectory, url: str, clock: Clock) -> Iterator[RunningServer]:
-    """For as long as the block lasts. Refuses where another server is at it."""
+    """Announce a server while the block runs. Refuses if another server runs already."""
     path = state.path / LOCK_FILE
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -50,13 +50,13 @@ def announce_server(state: StateDirectory, url: str, clock: Clock) -> Iterator[R
 
 
 def require_no_server(state: StateDirectory) -> None:
-    """Refuses while a server runs; sooner than a port that is taken would."""
+    """Refuse while a server runs. This check comes earlier than the error about a port in use."""
     if found := find_server(state):
         raise _already_served_error(found)
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Tried for a moment: whoever looks whether there is a server holds the lock while he looks."""
+    """Try to lock the file for a moment, because a process in `find_server` also holds a lock briefly."""
     for _ in range(5):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +66,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def find_server(state: StateDirectory) -> RunningServer | None:
-    """The server of this workspace, if one runs."""
+    """Find the server of this workspace, if one runs."""
     try:
         with open(state.path / LOCK_FILE, "rb") as stream:
             try:
@@ -80,7 +80,7 @@ def find_server(state: StateDirectory) -> RunningServer | None:
 
 
 def find_console_url(workspace: "Workspace") -> str | None:
-    """Where people find the console, for links in the answers of other processes than the server itself."""
+    """Find the address of the console, for links in the answers of processes other than the server."""
     if (public := workspace.initial_config.web.public_url) is not None:
         return public
     server = find_server(workspace.state)
@@ -90,7 +90,7 @@ def find_console_url(workspace: "Workspace") -> str | None:
 def _already_served_error(other: RunningServer | None) -> RefusedError:
     return RefusedError(
         Reason.IN_PROGRESS,
-        "this workspace is served already" + (f", by process {other.pid}" if other else ""),
+        "this workspace already has a server" + (f", process {other.pid}" if other else ""),
         where=other.url if other else LOCK_FILE,
-        next_step="Use that one, or stop it first: press Ctrl-C where it runs, or end its process.",
+        next_step="Use that server, or stop it first: press Ctrl-C where it runs, or end its process.",
     )

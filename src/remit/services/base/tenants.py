@@ -1,4 +1,4 @@
-"""Whose user somebody is, where nobody said: the only tenant there is, or the one called `default`."""
+"""The tenant of a user if none is given: the only tenant that exists, or the one called `default`."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ MAX_NAMED: Final = 5
 
 
 def choose_tenant(workspace: Workspace, requested: str | None, where: str = "tenant") -> str:
-    """For something new. `where` is what the caller names it with."""
+    """Return the requested tenant, or the default one. `where` is the name of the field or option, for messages."""
     if requested is not None:
         return requested
     tenants = sorted(workspace.config.tenants)
@@ -20,24 +20,24 @@ def choose_tenant(workspace: Workspace, requested: str | None, where: str = "ten
         return DEFAULT_TENANT
     raise RefusedError(
         Reason.MALFORMED,
-        "there are several tenants" if tenants else "remit.yaml names no tenant, so nobody can ask for anything",
+        "there are several tenants" if tenants else "remit.yaml names no tenant, and goals need one",
         where=where,
         next_step=f"Give {where}, one of: {list_some(tenants)}"
         if tenants
-        else "Name one: tenants: {acme: {users: [mia]}}",
+        else "Add one to remit.yaml, such as `tenants: {acme: {users: [mia]}}`.",
     )
 
 
 def tenant_of_user(workspace: Workspace, user: str | None, tenant: str | None, option: str = "") -> str | None:
-    """The tenant that goes with a user; None where no user is named. `option` is written before a field's name."""
+    """Return the tenant of a user, or None if no user is named. Messages put `option` before the name of a field."""
     if user is not None:
         return choose_tenant(workspace, tenant, f"{option}tenant")
     if tenant is not None:
         raise RefusedError(
             Reason.MALFORMED,
-            "a tenant is named, and no user of it",
+            "a tenant is given without a user",
             where=f"{option}user",
-            next_step=f"Give {option}user as well, or leave {option}tenant away.",
+            next_step=f"Give {option}user as well, or leave out {option}tenant.",
         )
     return None
 
