@@ -1,8 +1,8 @@
-"""The command line: thin, lazy, and the same road as everything else.
+"""The command line: the `remit` program and the table of its commands.
 
-`remit --help` imports click and nothing heavier: the table below knows every command's name and one-line help, and a
-command's module is loaded only when it runs. Exit codes: 0 done, 1 ran and failed, 2 refused with nothing touched, 3
-waiting for a person.
+`remit --help` imports click and nothing heavier. The table below has the name and the one-line help of each command,
+and the module of a command is loaded only when the command runs. The exit code is 0 for done, 1 for ran and failed, 2
+for refused with nothing touched, and 3 for waiting for a person.
 """
 
 import gc
@@ -18,35 +18,26 @@ from remit import __version__
 from remit.cli.common.main_wrapper import renaming_broken_pipes, require_unicode_text, run_command, suggest
 from remit.cli.common.permissions import require_permissions
 
-# Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
+# Plugins of other packages must not be loaded into a process that holds signing keys. It is also quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "init": ("remit.cli.init:init", "Make a workspace: remit.yaml here, keys and ledger in the state directory."),
-    "demo": ("remit.cli.demo.demo:demo", "Show the whole road on a throw-away workspace."),
+    "init": ("remit.cli.init:init", "Create a workspace: remit.yaml, keys and ledger."),
+    "demo": ("remit.cli.demo.demo:demo", "Run an end-to-end demo in a temporary workspace."),
     "doctor": ("remit.cli.doctor:doctor", "Check this machine and workspace, and say what to do."),
     "task": ("remit.cli.task:task", "Lease, run and take back one task."),
-    "preview": ("remit.cli.plans.commands:preview", "Show exactly what a plan would change; change nothing."),
-    "approve": ("remit.cli.plans.commands:approve", "Sign an envelope: approve a plan for the files as they are now."),
-    "propose": ("remit.cli.plans.propose:propose", "Propose a plan, and have a person look at it and answer."),
-    "apply": ("remit.cli.plans.commands:apply", "Carry out an approved plan, once, and report it."),
-    "run": ("remit.cli.plans.commands:run", "Preview, ask, approve and apply a plan in one go."),
-    "runs": ("remit.cli.plans.runs:runs", "List the plans that ran and those that were taken back, newest first."),
-    "rollback": ("remit.cli.plans.rollback:rollback", "Take back what a plan did, whole or in part."),
-    "cancel": (
-        "remit.cli.plans.rollback:cancel",
-        "Stop a plan that is running, and have it taken back; or make an unused envelope void.",
-    ),
-    "prune": (
-        "remit.cli.plans.rollback:prune",
-        "Remove backups that nobody can need any more: of plans taken back, or past their retention.",
-    ),
+    "preview": ("remit.cli.plans.commands:preview", "Show exactly what a plan would change, and change nothing."),
+    "approve": ("remit.cli.plans.commands:approve", "Approve a plan for the files as they are now."),
+    "propose": ("remit.cli.plans.propose:propose", "Propose a plan for a person to approve."),
+    "apply": ("remit.cli.plans.commands:apply", "Apply an approved plan once, and report the outcome."),
+    "run": ("remit.cli.plans.commands:run", "Preview, approve and apply a plan in one command."),
+    "runs": ("remit.cli.plans.runs:runs", "List the plans that ran and their rollbacks, newest first."),
+    "rollback": ("remit.cli.plans.rollback:rollback", "Roll back a plan, fully or partially."),
+    "cancel": ("remit.cli.plans.rollback:cancel", "Cancel a running plan, or invalidate an unused envelope."),
+    "prune": ("remit.cli.plans.rollback:prune", "Delete backups of rolled-back plans and expired backups."),
     "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens."),
     "people": ("remit.cli.people:people", "Invite people to the console, see who there is, and remove them."),
-    "approvals": (
-        "remit.cli.approvals.commands:approvals",
-        "Answer what waits for a person: requests of the browser, calls of functions, goals, and proposed plans.",
-    ),
+    "approvals": ("remit.cli.approvals.commands:approvals", "Approve or deny requests that wait for a person."),
     "browse": ("remit.cli.browse:browse", "Do one thing in the browser, under a capability token."),
     "catalogue": (
         "remit.cli.goals.catalogue:catalogue",
@@ -77,7 +68,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name; imports one when it is asked for."""
+    """A group that knows its commands by name and imports a command only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -124,11 +115,11 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,  # noqa: FBT002 - click's own signature
         **extra: Any,
     ) -> Any:
-        """As click's, with every way to end in one place: `remit.cli.common.main_wrapper`."""
+        """Run as click does. `remit.cli.common.main_wrapper` turns every end of a command into an exit code."""
         run = super().main
         if not standalone_mode:
             return run(args, prog_name, complete_var, standalone_mode=False, **extra)
-        # Most of what a command makes lives until it ends: looking through it ten times would be a fifth of its time.
+        # Most objects live until the command ends. Ten garbage collections would take a fifth of its time.
         gc.set_threshold(100_000)
         arguments = sys.argv[1:] if args is None else list(args)
         extra.setdefault("obj", {"arguments": arguments})  # for messages that repeat the command
@@ -140,17 +131,17 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `remit demo`, then `remit init` in a folder of your own.",
+    epilog="Start with `remit demo`. Then run `remit init` in a folder of your own.",
 )
 @click.version_option(__version__, prog_name="remit", message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> None:
-    """Hands for AI agents that stay within their remit.
+    """Remit runs actions for AI agents, but only the actions that they are authorised to take.
 
-    An agent proposes; nothing happens without signed authority, a decision and, where it matters, a person's yes. What
-    happens is recorded in a signed ledger that anybody with the public key can check.
+    An agent proposes an action. Remit runs it only with signed authority, after a decision by policy and, where it
+    matters, a person's approval. A signed ledger records every action. The audit public key verifies it.
     """
-    if os.environ.get("REMIT_FAULT") and ctx.invoked_subcommand != "doctor":  # which lists it among its findings
+    if os.environ.get("REMIT_FAULT") and ctx.invoked_subcommand != "doctor":  # which reports it among its findings
         importlib.import_module("remit.cli.common.errors").require_valid_fault(os.environ["REMIT_FAULT"])
     logs = importlib.import_module("remit.observability.logs")
     if level := os.environ.get("REMIT_LOG"):

@@ -24,8 +24,9 @@ from remit.workspace.workspace import Workspace
 def clock() -> None:
     """Compare the clock with the ledger, and accept it after it was ahead.
 
-    An entry never carries an earlier time than the one before it. After one that was written while the clock was ahead,
-    all that is valid by the clock is refused as expired, until a person accepts the clock.
+    The time of an entry is never earlier than the time of the entry before it. So an entry that was written while the
+    clock was ahead keeps its time in the future. From then on, everything that is valid by the clock is refused as
+    expired, until a person accepts the clock.
     """
 
 
@@ -34,9 +35,10 @@ def clock() -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, directory: Path, as_json: bool) -> None:
-    """What the clock shows beside the newest entry of each chain, and which jumps were noticed or accepted.
+    """Compare the clock with the newest entry of each chain.
 
-    Exits 1 if the clock is behind a chain, or a jump ahead waits for a person's word.
+    Also lists the jumps of the clock that were noticed or accepted. Exit code 1 if the clock is behind a chain, or if a
+    person has not accepted a jump ahead yet.
     """
     with Workspace.open(directory) as workspace:
         now = workspace.clock()
@@ -68,15 +70,16 @@ def show(ctx: click.Context, directory: Path, as_json: bool) -> None:
 
 
 @clock.command()
-@click.option("--as", "name", metavar="NAME", help="Your name, for the record, beside your account's.")
-@click.option("--yes", is_flag=True, help="The clock is right; do not ask. Needed where there is no terminal.")
+@click.option("--as", "name", metavar="NAME", help="Your name for the ledger, beside the name of your account.")
+@click.option("--yes", is_flag=True, help="Accept the clock without asking. Necessary without a terminal.")
 @workspace_option
 @json_option
 def accept(name: str | None, yes: bool, directory: Path, as_json: bool) -> None:
-    """Say that the clock is right: the ledger goes on from what it shows now. For a person only.
+    """Accept that the clock is right. For a person only.
 
-    It is recorded, with your account, in every chain that is ahead of the clock. What is recorded as expired, refused,
-    revoked or closed stays so. What was never recorded as expired is judged by the clock again.
+    New entries continue from the time that the clock shows now. Every chain that is ahead of the clock gets an entry
+    with your account. Everything that is recorded as expired, refused, revoked or closed stays so. For everything else,
+    the clock decides again whether it has expired.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
@@ -93,28 +96,28 @@ def accept(name: str | None, yes: bool, directory: Path, as_json: bool) -> None:
         accepted = [{"tenant_id": one.tenant_id, "seq": one.seq, "accepted_at": one.created_at} for one in entries]
         show_json({"accepted": accepted, "clock_at": render_time(now), "tokens_dated_later": later})
     elif not entries:
-        click.echo(f"The clock shows {_second(now)}, and no chain is ahead of it. There is nothing to accept.")
+        click.echo(f"The clock shows {_second(now)}. No chain is ahead of it, so there is nothing to accept.")
     else:
         for entry in entries:
-            click.echo(f"{printable(entry.tenant_id)}: goes on from {entry.created_at[:19]}Z (entry {entry.seq})")
+            click.echo(f"{printable(entry.tenant_id)}: continues from {entry.created_at[:19]}Z (entry {entry.seq})")
         if later:
             some = ", ".join(later[:4]) + (" and more: remit token list" if len(later) > 4 else "")
             click.echo(
-                f"{counted(len(later), 'token')} issued while the clock was ahead, valid again on that date: {some}."
-                f" Issue new ones, and revoke these: remit token revoke {later[0]}"
+                f"{counted(len(later), 'token')} issued while the clock was ahead: {some}. They become valid again at"
+                f" their time of issue. Revoke them and issue new ones: remit token revoke {later[0]}"
             )
         click.echo("Next: remit doctor")
 
 
 def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow], *, as_json: bool) -> None:
-    """Show what is accepted, and have the person say yes. Anything else ends the command."""
+    """Show what is accepted, and ask the person to confirm it. Any other answer ends the command."""
     if as_json or not sys.stdin.isatty():
         raise NoTerminalError(
             Reason.MISUSE,
-            f"a person must say that the clock, which shows {_second(now)}, is right; there is no terminal to ask in,"
-            " and nothing was accepted",
+            f"a person must confirm that the clock is right (it shows {_second(now)}), and there is no terminal;"
+            " nothing was accepted",
             where="the clock",
-            next_step=f"Run it in a terminal, or say so: {ACCEPT} --yes",
+            next_step=f"Run it in a terminal, or without a question: {ACCEPT} --yes",
         )
     click.echo(f"The clock shows {_second(now)}.", err=True)
     for chain in chains:
@@ -124,7 +127,8 @@ def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow],
     if again:
         some = ", ".join(row.jti for row in again[:4])
         click.echo(
-            f"  {counted(len(again), 'token')} valid again by this clock: {some}. Revoke any you doubt.", err=True
+            f"  {counted(len(again), 'token')} valid again by this clock: {some}. Revoke those that you do not trust.",
+            err=True,
         )
     try:
         discard_pending_input()
@@ -138,7 +142,7 @@ def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow],
 
 
 def _is_valid_again(row: TokenRow, now: datetime, chains: Sequence[ChainClock]) -> bool:
-    """Of a token that the ledger's time refuses, and this clock does not."""
+    """Tell whether a token has expired by the time of the ledger, and is valid by this clock."""
     newest = max(chain.newest for chain in chains)
     return not row.revoked_at and row.not_before <= render_time(now) < row.expires_at <= render_time(newest)
 
@@ -146,7 +150,7 @@ def _is_valid_again(row: TokenRow, now: datetime, chains: Sequence[ChainClock]) 
 def _describe_chain(chain: ChainClock) -> str:
     if chain.behind:
         return f"{render_span(chain.behind)} behind"
-    return "set ahead, and not accepted yet" if chain.can_be_accepted else "not behind"
+    return "set ahead, not accepted yet" if chain.can_be_accepted else "not behind"
 
 
 def _describe_entry(entry: ClockEntry) -> str:

@@ -18,8 +18,9 @@ ROLE = click.Choice(get_args(Role))
 def keys() -> None:
     """List, export, rotate and revoke keys.
 
-    Each role signs one kind of document: kernel leases, protocol envelopes, executor results, audit the ledger's heads.
-    The policy key, which signs tokens for the browser, is apart: `remit token keys` and `remit token rotate-key`.
+    Each role signs one kind of document. The kernel signs leases, the protocol envelopes, the executor results, and
+    audit the heads of the ledger. The policy key signs capability tokens and has its own commands:
+    `remit token keys` and `remit token rotate-key`.
     """
 
 
@@ -27,7 +28,7 @@ def keys() -> None:
 @workspace_option
 @json_option
 def list_keys(directory: Path, as_json: bool) -> None:
-    """Every public key this workspace ever used."""
+    """List every public key that this workspace ever used."""
     with Workspace.open(directory) as workspace:
         found = list(workspace.keyring)
     if as_json:
@@ -43,13 +44,14 @@ def list_keys(directory: Path, as_json: bool) -> None:
 @workspace_option
 @json_option
 def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> None:
-    """The public keys of a role, in PEM: what an auditor needs, and nothing secret."""
+    """Print the public keys of a role in PEM.
+
+    An auditor verifies an evidence bundle with the key of the role audit. The output is not secret.
+    """
     with Workspace.open(directory) as workspace:
         found = [key for key in workspace.keyring if key.role == role and not key.revoked_at]
     if not found:
-        raise RefusedError(
-            Reason.STATE_MISSING, f"there is no {role} key", next_step="See what there is: remit keys list"
-        )
+        raise RefusedError(Reason.STATE_MISSING, f"there is no {role} key", next_step="List the keys: remit keys list")
     text = "".join(render_public_pem(key) for key in found)
     if output is not None:
         with open_output(output) as out:
@@ -64,11 +66,18 @@ def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> N
 
 @keys.command()
 @click.argument("role", type=ROLE)
-@click.option("--revoke", is_flag=True, help="The old key may have leaked: believe nothing it ever signed.")
+@click.option(
+    "--revoke",
+    is_flag=True,
+    help="Also revoke the old key, because it may have leaked. Everything that it ever signed becomes invalid.",
+)
 @workspace_option
 @json_option
 def rotate(role: Role, revoke: bool, directory: Path, as_json: bool) -> None:
-    """A new key for a role. The old one still verifies what it signed before, and its private half is destroyed."""
+    """Make a new key for a role, and retire the old one.
+
+    The old key still verifies what it signed before. Its private half is destroyed.
+    """
     with Workspace.open(directory) as workspace:
         old, new = workspace.rotate_key(role, revoke=revoke)
     if as_json:
@@ -84,7 +93,10 @@ def rotate(role: Role, revoke: bool, directory: Path, as_json: bool) -> None:
 @workspace_option
 @json_option
 def revoke(key_id: str, directory: Path, as_json: bool) -> None:
-    """A retired key may have leaked: believe nothing it ever signed. An active one: rotate ROLE --revoke."""
+    """Revoke a retired key that may have leaked.
+
+    Everything that it ever signed becomes invalid. For an active key: remit keys rotate ROLE --revoke.
+    """
     with Workspace.open(directory) as workspace:
         found = workspace.revoke_key(key_id)
     if as_json:

@@ -39,16 +39,18 @@ from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
 WIDE_TERMINAL = 110
-"""From this width on, most correlations are shown whole."""
+"""Width of a terminal from which most correlations fit without being shortened."""
 
-_VERDICT_WITHHELD = "Numbers of entries, and what was found, are shown to people."
+_VERDICT_WITHHELD = "The number of entries and the findings are shown to people only."
 
-tenant_option = click.option("--tenant", "tenant_id", default=DEFAULT_TENANT, show_default=True, help="Whose chain.")
+tenant_option = click.option(
+    "--tenant", "tenant_id", default=DEFAULT_TENANT, show_default=True, help="The tenant of the chain."
+)
 
 
 @click.group()
 def ledger() -> None:
-    """Verify, show, trace, replay, rebuild and export the record."""
+    """Verify, show, trace, replay, rebuild and export the ledger."""
 
 
 for _command in (trace, replay):
@@ -61,16 +63,16 @@ for _command in (trace, replay):
     "--public-key",
     "public_key",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="The audit public key (PEM) to check BUNDLE with, on a machine without the workspace.",
+    help="The audit public key (PEM) that verifies BUNDLE, for a machine without the workspace.",
 )
 @click.option(
     "--head",
     "heads",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A signed head kept elsewhere (`remit ledger head`): proves what was cut off since. May be repeated.",
+    help="A signed head that you kept (`remit ledger head`). It proves whether entries were cut off. May be repeated.",
 )
-@click.option("--tenant", "tenant_id", help="Only this tenant's chain (default: all).")
+@click.option("--tenant", "tenant_id", help="Only the chain of this tenant (default: all chains).")
 @workspace_option
 @json_option
 @click.pass_context
@@ -83,15 +85,18 @@ def verify(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Check every hash, link and signature: of this workspace, or of an evidence BUNDLE.
+    """Verify the ledger of this workspace, or an evidence BUNDLE.
 
-    Exit code 0 when all of it holds, 1 when something was found. An agent is told whether it holds, without numbers of
-    entries: these depend on what files and rows hold.
+    Checks every hash, link and signature. Exit code 0 if everything is correct, 1 if there is a finding. An agent sees
+    only whether the ledger is correct. It does not see the number of entries, because that depends on the content of
+    files and rows.
     """
     if bundle is not None and tenant_id is not None:
-        raise click.UsageError("--tenant is for the workspace's own ledger: a bundle holds one tenant's chain.")
+        raise click.UsageError(
+            "--tenant is for the ledger of the workspace only. A bundle holds the chain of one tenant."
+        )
     if bundle is None and public_key is not None:
-        raise click.UsageError("--public-key is for a BUNDLE: the workspace is checked with its own keys.")
+        raise click.UsageError("--public-key is for a BUNDLE only. The workspace is verified with its own keys.")
     known = tuple(_read_head(path) for path in heads)
     if bundle is None and is_agent_environment():
         ctx.exit(_verify_for_agent(directory, tenant_id, known, as_json=as_json))
@@ -115,13 +120,19 @@ def verify(
 @tenant_option
 @click.option("--correlation", "correlation_id", help="Only entries of this correlation.")
 @click.option("--task", "task_id", help="Only entries of this task.")
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="The newest so many.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="Show this many of the newest entries.",
+)
 @workspace_option
 @json_option
 def show(
     tenant_id: str, correlation_id: str | None, task_id: str | None, limit: int, directory: Path, as_json: bool
 ) -> None:
-    """The newest entries, oldest first."""
+    """Show the newest entries, the oldest of them first."""
     wanted = SearchFilter(correlation_id=correlation_id, task_id=task_id)
     with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
         entries = find_entries(connection, tenant_id, wanted, None, limit).entries[::-1]
@@ -134,14 +145,17 @@ def show(
     most = 24 if terminal_width() >= WIDE_TERMINAL else len("correlation")
     rows = [(e.seq, _time(e), e.kind, shortened(e.correlation_id, most), render_meaning(e)) for e in entries]
     show_table(("seq", "time", "kind", "correlation", "meaning"), rows, prose=("meaning",))
-    click.echo("`--json` shows them whole.")
+    click.echo("`--json` shows the complete entries.")
 
 
 @ledger.command()
 @workspace_option
 @json_option
 def rebuild(directory: Path, as_json: bool) -> None:
-    """Derive agent_execution_current from the ledger again, and say what had drifted."""
+    """Rebuild the table agent_execution_current from the ledger.
+
+    Prints the rows that had drifted from the ledger.
+    """
     with Workspace.open(directory) as workspace:
         done = rebuild_projection(workspace.ledger)
     if as_json:
@@ -158,15 +172,18 @@ def rebuild(directory: Path, as_json: bool) -> None:
 @click.option(
     "--correlation",
     "correlation_id",
-    help="Disclose the payloads of this correlation only. Of the other entries since its first one, ids, kinds and"
-    " times are in the bundle too, and a digest in the place of each payload.",
+    help="Include the payloads of this correlation only. Of all other entries since its first one, the bundle has the"
+    " id, the kind, the time and the digest of the payload.",
 )
 @workspace_option
 @json_option
 def export(tenant_id: str, output: Path | None, correlation_id: str | None, directory: Path, as_json: bool) -> None:
-    """Write an evidence bundle that anybody with the audit public key can check."""
+    """Write an evidence bundle: the chain of a tenant, or a part of it.
+
+    The audit public key verifies the bundle (`remit keys export audit`). No workspace is necessary for that.
+    """
     if output is None and as_json:
-        raise click.UsageError("-o - and --json both want standard output: give a file.")
+        raise click.UsageError("-o - and --json both write to standard output. Give a file with -o.")
     with open_output(output) as out, Workspace.open(directory) as workspace:
         written = write_bundle(workspace.store, out, tenant_id, workspace.clock, correlation_id=correlation_id)
         with workspace.store.reading() as connection:
@@ -179,11 +196,14 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
     entries = counted(written.entries, "entry", "entries")
     shown = "all" if written.disclosed == written.entries else f"{written.disclosed:,}"
     destination = printable(str(output)) if output else "standard output"
-    click.echo(f"Wrote {entries}, {shown} with their payload, to {destination}", err=output is None)
+    click.echo(f"Wrote {entries}, {shown} with payload, to {destination}", err=output is None)
     if others:
         named = ", ".join(f"{printable(tenant)} ({seq:,})" for tenant, seq in sorted(others.items()))
         again = f"--tenant {shlex.quote(printable(min(others)))}"
-        click.echo(f"This is the chain of {printable(tenant_id)}. Not in it: {named}; {again}", err=True)
+        click.echo(
+            f"This is the chain of {printable(tenant_id)} only. Other tenants have entries too: {named}; {again}",
+            err=True,
+        )
     if output is not None:
         click.echo(f"Next: remit keys export audit -o audit.pem, then: {_verify_command(output)}")
 
@@ -194,7 +214,10 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
 @workspace_option
 @json_option
 def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) -> None:
-    """The newest signed head. Kept somewhere else, it proves later that nothing was cut off or rewritten."""
+    """Print the newest signed head.
+
+    Keep it on another machine. Later it proves whether entries were cut off or rewritten.
+    """
     with open_output(output) as out:
         with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
             found = newest_head(connection, tenant_id)
@@ -207,7 +230,10 @@ def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) ->
 
 
 def _verify_for_agent(directory: Path, tenant_id: str | None, heads: tuple[LedgerHead, ...], *, as_json: bool) -> int:
-    """Whether it holds. How many entries a run adds depends on files and rows that an agent may not read."""
+    """Print only whether the ledger is correct.
+
+    The number of entries depends on files and rows that an agent may not read.
+    """
     with Workspace.open(directory) as workspace:
         verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=heads)
     _require_tenant(tenant_id, verdict)
@@ -236,9 +262,9 @@ def _workspace_keyring(directory: Path) -> Keyring:
     except RefusedError as problem:
         raise RefusedError(
             Reason.KEY_UNKNOWN,
-            "a bundle cannot vouch for itself: no workspace is here, and no public key was given",
+            "the bundle cannot be verified: there is no workspace here, and no public key was given",
             where=problem.where,
-            next_step="Give the key you trust: --public-key audit.pem",
+            next_step="Give the audit public key that you trust: --public-key audit.pem",
         ) from None
 
 
@@ -258,12 +284,15 @@ def _verify_command(bundle: Path) -> str:
 
 
 def _require_tenant(tenant_id: str | None, verdict: VerificationReport) -> None:
-    """A mistyped name must not read as a chain that holds. If a head speaks of it, the verdict says `truncated`."""
+    """Refuse a tenant without entries, so that a mistyped name does not look like a correct chain.
+
+    If a signed head names the tenant, the verdict already has the finding `truncated`.
+    """
     if tenant_id is not None and verdict.holds and not verdict.entries:
         raise RefusedError(
             Reason.STATE_MISSING,
             f"tenant {tenant_id!r} has no entries",
-            next_step="Check the name; without --tenant every chain is checked.",
+            next_step="Check the name. Without --tenant, every chain is verified.",
         )
 
 
@@ -293,17 +322,19 @@ def _note_no_anchor(verdict: VerificationReport, *, of_bundle: bool) -> None:
     if missing <= 0:
         return
     if of_bundle:
-        click.echo("note: no head from elsewhere: what was recorded after the end of this bundle is not known (--head)")
+        click.echo("note: without --head, entries that are missing at the end of this bundle cannot be detected")
     elif verdict.anchored:
         some = f"{missing:,} of {counted(verdict.tenants, 'tenant')}"
-        click.echo(f"note: no anchor for {some}: a cut-off tail there would go unnoticed")
+        click.echo(f"note: no anchor for {some}: missing entries at the end of these chains cannot be detected")
     else:
-        click.echo("note: no anchor: a cut-off tail would go unnoticed")
+        click.echo("note: no anchor: missing entries at the end of a chain cannot be detected")
 
 
 def _after_failure(verdict: VerificationReport, *, of_bundle: bool) -> str:
     if not of_bundle:
-        return "keep a copy of the database as it is, then compare it with your last backup and exported head."
+        return (
+            "keep a copy of the database as it is, then compare it with your last backup and your last exported head."
+        )
     if {finding.fault for finding in verdict.findings} == {RecordFault.HEAD_UNKNOWN_KEY}:
-        return "ask the workspace for its key (remit keys export audit), by another way than the bundle came."
-    return "do not rely on this file; ask for a new export, and compare both with a head that you kept."
+        return "get the key from the workspace (remit keys export audit), not from the sender of the bundle."
+    return "do not rely on this file. Ask for a new export, and compare both files with a head that you kept."

@@ -23,26 +23,30 @@ if TYPE_CHECKING:
 
 @click.group()
 def people() -> None:
-    """Invite people to the console, see who there is, and remove them.
+    """Invite people to the console, list them, and remove them.
 
-    A viewer sees everything, an approver answers questions, an operator proposes and applies, an admin does all of it.
+    A viewer can see everything. An approver can also answer approval requests. An operator can also propose and apply
+    plans. An admin can do all of this.
     """
 
 
 @people.command()
 @click.argument("name")
-@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What this person may do.")
-@click.option("--user", help="For whom this person asks at the goal door.")
-@click.option("--tenant", help="The tenant of that user; not needed where there is one only.")
-@click.option("--life", type=Life(), default="15m", show_default=True, help="How long the link counts: 15m, 8h, 1d.")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="The role of the person.")
+@click.option("--user", help="The user for whom this person asks for goals.")
+@click.option("--tenant", help="The tenant of that user. Not necessary if there is only one.")
+@click.option(
+    "--life", type=Life(), default="15m", show_default=True, help="How long the link is valid, such as 15m, 8h or 1d."
+)
 @workspace_option
 @json_option
 def invite(
     name: str, role: Role, user: str | None, tenant: str | None, life: timedelta, directory: Path, as_json: bool
 ) -> None:
-    """Make a link with which NAME logs in, once. Whoever opens it first is that person: send it to nobody else.
+    """Print a link with which NAME can log in once.
 
-    With another role than before, that person's sessions end at once.
+    The first person who opens the link is logged in as NAME, so send it only to NAME. If the role is not the same as
+    before, all sessions of NAME end at once.
     """
     with Workspace.open(directory) as workspace:
         actor = person_at_terminal(workspace.environ)
@@ -55,9 +59,9 @@ def invite(
         show_json({**invitation, "link": f"{server}{made.path}" if server else None, "path": made.path})
         return
     if server is None:
-        click.echo("note: no server runs now; put its address before this path (remit serve)", err=True)
+        click.echo("note: no server is running (remit serve); put its address before this path", err=True)
     until = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
-    click.echo(f"For {display_name(made.person_id)}, as {made.role}; it logs in once, until {until}:", err=True)
+    click.echo(f"For {display_name(made.person_id)}, as {made.role}; the link works once, until {until}:", err=True)
     click.echo(f"{server or ''}{made.path}")
 
 
@@ -65,7 +69,7 @@ def invite(
 @workspace_option
 @json_option
 def list_people(directory: Path, as_json: bool) -> None:
-    """Who was invited or has logged in, with which role."""
+    """List the people who were invited or have logged in, with their roles."""
     with Workspace.open(directory) as workspace:
         found = workspace.people.listed()
     if as_json:
@@ -77,7 +81,7 @@ def list_people(directory: Path, as_json: bool) -> None:
         ]
         show_table(("person", "role", "asks for", "sessions", "open links", "last login"), rows)
     else:
-        click.echo("Nobody was invited yet: remit people invite NAME --role viewer")
+        click.echo("There are no people yet. Invite a person: remit people invite NAME --role viewer")
 
 
 @people.command()
@@ -85,7 +89,10 @@ def list_people(directory: Path, as_json: bool) -> None:
 @workspace_option
 @json_option
 def remove(name: str, directory: Path, as_json: bool) -> None:
-    """End all sessions and links of NAME, at once. What this person did stays in the ledger."""
+    """Remove NAME: end all sessions and links at once.
+
+    The ledger keeps every entry about this person.
+    """
     with Workspace.open(directory) as workspace:
         actor = person_at_terminal(workspace.environ)
         person_id = workspace.people.remove(name, actor=actor.id)
@@ -94,7 +101,7 @@ def remove(name: str, directory: Path, as_json: bool) -> None:
     else:
         click.echo(f"{person_id} is removed")
     if person_id.startswith("oidc:"):
-        click.echo("note: the identity provider still knows this person, who may log in again", err=True)
+        click.echo("note: the identity provider still has this person, so the person can log in again", err=True)
 
 
 def _describe_user(one: "Listed") -> str:

@@ -1,6 +1,6 @@
 """`remit token`.
 
-What `remit token issue` is asked to allow, read strictly; what is not understood is answered with what to write.
+The options of `remit token issue` are parsed strictly. The error for a wrong value says how to write it.
 """
 
 import json
@@ -64,7 +64,7 @@ def read_limit(
 
 
 def read_capabilities(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """An action's name alone is the browser's."""
+    """Complete the name of a browser action: `click` means `browser.click`."""
     whole = tuple(f"browser.{name}" if f"browser.{name}" in BROWSER_CAPABILITIES else name for name in values)
     for name in whole:
         if name not in {*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES} and not _CALL.fullmatch(name):
@@ -73,9 +73,9 @@ def read_capabilities(_context: click.Context, _parameter: click.Parameter, valu
             )
             raise RefusedError(
                 Reason.MALFORMED,
-                "there is no such capability",
+                "unknown capability",
                 where=f"--cap {name}",
-                next_step=f"There are: {capabilities}; and call.NAME for a governed function.",
+                next_step=f"Use one of {capabilities}, or call.NAME for a governed function.",
             )
     return whole
 
@@ -86,7 +86,7 @@ def complete_capability(_context: click.Context, _parameter: click.Parameter, in
 
 
 def require_checked(caps: Collection[str], constraints: Collection[str]) -> None:
-    """Refuse a limit that nothing would check, in the words of the options."""
+    """Refuse a limit that no capability of the token checks. The message names the options."""
     for problem in unchecked_constraints(caps, constraints):
         option = _OPTIONS[problem.constraint]
         raise RefusedError(
@@ -98,26 +98,26 @@ def require_checked(caps: Collection[str], constraints: Collection[str]) -> None
 
 
 def _in_options(text: str, constraint: str) -> str:
-    """With the option in the place of the constraint, and capabilities as `--cap` takes them."""
+    """Replace the name of the constraint by its option, and write capabilities as `--cap` takes them."""
     named = re.sub(rf"\b{constraint}\b", _OPTIONS[constraint], text)
     return re.sub(r"\bbrowser\.", "", named).replace("such a capability", "such a capability (--cap)")
 
 
 def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str | None) -> None:
-    """What could never be used is said now, and not at the first try."""
+    """Refuse a token that could never be used, when it is issued and not when it is first used."""
     if "goal.ask" in caps and user is None:
         raise RefusedError(
             Reason.MALFORMED,
-            "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
+            "a token with goal.ask needs a user: without a user, the agent cannot ask for any goal",
             where="--cap goal.ask",
-            next_step="Say for whom, such as: --user ana; and --tenant acme where there are several",
+            next_step="Name the user, such as --user ana. If there are several tenants, also --tenant acme.",
         )
     if "browser.purchase" in caps and limit is None:
         raise RefusedError(
             Reason.MALFORMED,
-            "a token that allows purchases needs a limit for them: without one it allows none",
+            "a token with browser.purchase needs a limit: without a limit, it allows no purchase",
             where="--cap purchase",
-            next_step="Say how much one purchase may cost, such as: --max-purchase 50 EUR",
+            next_step="Name the highest price of one purchase, such as --max-purchase 50 EUR.",
         )
 
 
@@ -126,13 +126,13 @@ def _no_domain(text: str, why: str) -> RefusedError:
     if not host:
         advice = "Write a host, such as shop.example, or *.shop.example for the names one label below it."
         return RefusedError(Reason.MALFORMED, why, where=f"--domain {text}", next_step=advice)
-    what = "a domain is a host name alone: no scheme, no port, no path, and ASCII"
-    also = " (Ports are allowed in remit.yaml: browser.ports.)" if re.search(r":\d+(/|$)", text) else ""
+    what = "a domain is only a host name in ASCII, without scheme, port and path"
+    also = " (The setting browser.ports in remit.yaml allows ports.)" if re.search(r":\d+(/|$)", text) else ""
     return RefusedError(Reason.MALFORMED, what, where=f"--domain {text}", next_step=f"Write: --domain {host}{also}")
 
 
 def _guess_host(text: str) -> str:
-    """The host in an address that somebody pasted, or in another script; empty if that is no way to read it."""
+    """Return the host of a pasted address, or of a name in another script. Empty if the text cannot be read so."""
     try:
         found = urlsplit(text if "://" in text else f"//{text}").hostname or ""
         star = WILDCARD if found.startswith(WILDCARD) else ""
@@ -148,15 +148,15 @@ def _no_limit(number: str, currency: str) -> RefusedError:
         number, currency = currency, number
     code = currency.upper() if re.fullmatch(r"[A-Za-z]{3}", currency) else _OTHER_NAMES.get(currency.lower(), "EUR")
     if not _NUMBER.fullmatch(number):
-        what = "an amount is a number, with a point before the decimals and nothing between the thousands"
+        what = "an amount is a number with a point before the decimals and no separator between the thousands"
         plain = number.replace(",", ".") if re.fullmatch(r"\d+,\d{1,2}", number) else "49.90"
         number = plain
     elif currency.startswith("-"):
-        what = "the currency is missing: an amount is a number and a currency"
+        what = "the currency is missing after the number"
     elif _CODE.fullmatch(currency):
-        what = "the number comes first, then the currency"
+        what = "the number comes before the currency"
     else:
-        what = "a currency is its code of three capital letters (ISO 4217)"
+        what = "a currency is a code of three capital letters (ISO 4217)"
     return RefusedError(
         Reason.MALFORMED, what, where="--max-purchase", next_step=f"Such as: --max-purchase {number} {code}"
     )
@@ -182,7 +182,7 @@ class Life(click.ParamType[timedelta]):
             return value
         found = _LIFE.fullmatch(value)
         if found is None:
-            self.fail("give a whole number and s, m, h or d, such as 90s, 30m, 1h or 7d", param, ctx)
+            self.fail("write a whole number and s, m, h or d, such as 90s, 30m, 1h or 7d", param, ctx)
         return timedelta(seconds=int(found[1]) * UNITS[found[2]])
 
 
@@ -200,13 +200,12 @@ class Moment(click.ParamType[datetime]):
 def token() -> None:
     """Issue, revoke and list capability tokens.
 
-    A token says what an agent may do in the browser and ask for at the other doors, and for how long. Other issuers
-    can be trusted too.
+    A token says what an agent may do, and until when. A workspace can also trust the tokens of other issuers.
     """
 
 
 @token.command()
-@click.option("--sub", "agent", required=True, metavar="AGENT", help="Whom the token is for.")
+@click.option("--sub", "agent", required=True, metavar="AGENT", help="The agent that gets the token.")
 @click.option(
     "--cap",
     "caps",
@@ -215,15 +214,15 @@ def token() -> None:
     metavar="CAPABILITY",
     callback=read_capabilities,
     shell_complete=complete_capability,
-    help=f"What it allows; repeat. In the browser: {', '.join(ACTIONS)}. At the other doors:"
-    f" {', '.join(SERVICE_CAPABILITIES)}, and call.NAME for a governed function.",
+    help=f"A capability that the token gives. May be repeated. For the browser: {', '.join(ACTIONS)}. For everything"
+    f" else: {', '.join(SERVICE_CAPABILITIES)}, and call.NAME for a governed function.",
 )
 @click.option(
     "--domain",
     "domains",
     multiple=True,
     callback=read_domains,
-    help="A host, or *.HOST for one label before it; repeat.",
+    help="A host that the browser may use, or *.HOST for the names one label below it. May be repeated.",
 )
 @click.option(
     "--max-purchase",
@@ -231,13 +230,21 @@ def token() -> None:
     nargs=2,
     metavar="AMOUNT CURRENCY",
     callback=read_limit,
-    help="The most that one purchase may cost: 50 USD. Needed with --cap purchase.",
+    help="The highest price of one purchase, such as 50 USD. Necessary with --cap purchase.",
 )
-@click.option("--max-actions", type=click.IntRange(1, 1_000_000), help="For how many actions it may be used.")
-@click.option("--user", help="For whom the agent asks at the goal door. Needed with --cap goal.ask.")
-@click.option("--tenant", help="The tenant of that user; not needed where there is one only.")
-@click.option("--life", type=Life(), default="1h", show_default=True, help="How long it counts: 90s, 30m, 1h, 7d.")
-@click.option("--not-before", type=Moment(), help="From when on: 2026-01-31T09:30:00Z.")
+@click.option("--max-actions", type=click.IntRange(1, 1_000_000), help="The highest number of browser actions.")
+@click.option("--user", help="The user for whom the agent asks for goals. Necessary with --cap goal.ask.")
+@click.option("--tenant", help="The tenant of that user. Not necessary if there is only one.")
+@click.option(
+    "--life",
+    type=Life(),
+    default="1h",
+    show_default=True,
+    help="How long the token is valid, such as 90s, 30m, 1h or 7d.",
+)
+@click.option(
+    "--not-before", type=Moment(), help="The time from which the token is valid, such as 2026-01-31T09:30:00Z."
+)
 @output_option
 @workspace_option
 @json_option
@@ -255,13 +262,16 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Sign a token and print it. Whoever has its text may act with it; Remit keeps no copy.
+    """Sign a token and print it.
 
-    Without --domain it allows no place. With --max-purchase, nothing that names a higher price is sent, whichever
-    action it belongs to. The first token makes the policy key.
+    Anyone who has the text of the token can act with it. Remit keeps no copy. The first token also makes the policy
+    key.
 
-    --domain, --max-purchase and --max-actions work with capabilities of the browser only, --user and --tenant with
-    goal.ask only. A token with one of them that nothing checks is refused.
+    Without --domain, the token allows no host. With --max-purchase, no request that names a higher price is sent, from
+    any action.
+
+    --domain, --max-purchase and --max-actions are only for capabilities of the browser, --user and --tenant only for
+    goal.ask. The command refuses a limit that no capability of the token checks.
     """
     from remit.authority.capability_token import TokenRequest  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 
@@ -270,15 +280,15 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     limits_and_user = {**limits, "user": user, "tenant": tenant}
     require_checked(caps, [name for name, value in limits_and_user.items() if value is not None])
     if not domains and any(map(is_browser, caps)):
-        click.echo("note: without --domain the token allows no place at all", err=True)
+        click.echo("note: without --domain, the token allows no host", err=True)
     if output is not None and os.path.lexists(output):
         raise RefusedError(
             Reason.FILE_CONFLICT,
-            "there is such a file already, and it may be a token of which nobody has a copy",
+            "the file exists already; it may hold the only copy of a token",
             where=str(output),
-            next_step="Name another file, or remove this one.",
+            next_step="Give another file, or remove this one.",
         )
-    # As good as a password: nobody else may open the file, not even before anything is in it.
+    # A token is as secret as a password. No other user may open the file, not even while it is empty.
     with open_output(output, is_secret=True) as out:
         with Workspace.open(directory) as workspace:
             who = person_at_terminal(workspace.environ)
@@ -301,19 +311,23 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 
 @token.command()
 @click.argument("jti", shell_complete=complete_token)
-@click.option("--reason", help="Why, for the record.")
+@click.option("--reason", help="The reason, for the ledger.")
 @workspace_option
 @json_option
 def revoke(jti: str, reason: str | None, directory: Path, as_json: bool) -> None:
-    """Make a token void at once, everywhere this ledger is used. JTI is its id, or the beginning of one issued here.
+    """Revoke a token at once, everywhere this ledger is used.
 
-    Also for a token that was issued elsewhere and never seen here. Questions that wait on its behalf are void too.
+    JTI is the id of the token. For a token that this workspace issued, the beginning of the id is enough. You can also
+    revoke a token of another issuer that was never used here. Approval requests of the token become void.
     """
     with Workspace.open(directory) as workspace:
         whole = workspace.tokens.revoke(jti, actor=person_at_terminal(workspace.environ).id, reason=reason)
         is_known = any(row.jti == whole for row in workspace.tokens.listed())
     if not is_known:
-        click.echo("note: no token with this id was issued here; one from elsewhere does not count any more", err=True)
+        click.echo(
+            "note: this workspace did not issue a token with this id; one of another issuer is revoked now",
+            err=True,
+        )
     if as_json:
         show_json({"jti": whole, "state": "revoked"})
     else:
@@ -324,7 +338,10 @@ def revoke(jti: str, reason: str | None, directory: Path, as_json: bool) -> None
 @workspace_option
 @json_option
 def list_tokens(directory: Path, as_json: bool) -> None:
-    """The tokens issued here, the newest first; and what was revoked of those issued elsewhere."""
+    """List the tokens that this workspace issued, the newest first.
+
+    Also lists the tokens of other issuers that were revoked here.
+    """
     with Workspace.open(directory) as workspace:
         found, now = workspace.tokens.listed(), render_time(workspace.clock())
         foreign = workspace.tokens.foreign_revocations()
@@ -337,10 +354,12 @@ def list_tokens(directory: Path, as_json: bool) -> None:
         )
         return
     if not found and not foreign:
-        click.echo("No token was issued here. Issue one: remit token issue --sub AGENT --cap navigate --domain HOST")
+        click.echo(
+            "This workspace has issued no token. Issue one: remit token issue --sub AGENT --cap navigate --domain HOST"
+        )
         return
     rows = [(row.jti, row.sub, _state(row, now), _used(row), _short_caps(row), _scope(row)) for row in found] + [
-        (one.jti, "", f"revoked {one.revoked_at[:19]}Z", "", "", "issued elsewhere") for one in foreign
+        (one.jti, "", f"revoked {one.revoked_at[:19]}Z", "", "", "another issuer") for one in foreign
     ]
     show_table(("jti", "agent", "state", "used", "may", "where"), rows, prose={"may", "where"})
 
@@ -349,7 +368,10 @@ def list_tokens(directory: Path, as_json: bool) -> None:
 @workspace_option
 @json_option
 def list_keys(directory: Path, as_json: bool) -> None:
-    """The public keys that tokens are believed by: our own, and those of issuers that were trusted."""
+    """List the public keys that verify tokens.
+
+    These are the keys of this workspace and the keys of the other issuers that it trusts.
+    """
     from remit.crypto.rsa_keys import render_rsa_pem  # noqa: PLC0415 - as above
 
     with Workspace.open(directory) as workspace:
@@ -365,15 +387,23 @@ def list_keys(directory: Path, as_json: bool) -> None:
         rows = [(key.kid, key.origin, key.public.key_size, _key_state(key), key.created_at[:19] + "Z") for key in found]
         show_table(("kid", "origin", "bits", "state", "since"), rows)
     else:
-        click.echo("There is no key yet: the first `remit token issue` makes one.")
+        click.echo("There is no key yet. The first `remit token issue` makes one.")
 
 
 @token.command("rotate-key")
-@click.option("--revoke", "leaked", is_flag=True, help="The old key may have leaked: no token that it signed counts.")
+@click.option(
+    "--revoke",
+    "leaked",
+    is_flag=True,
+    help="Also revoke the old key, because it may have leaked. Every token that it signed becomes invalid.",
+)
 @workspace_option
 @json_option
 def rotate_key(leaked: bool, directory: Path, as_json: bool) -> None:
-    """A new key for our own tokens. Those that the old one signed still count, unless it is revoked."""
+    """Make a new key for the tokens of this workspace.
+
+    Tokens that the old key signed stay valid, unless --revoke is given.
+    """
     with Workspace.open(directory) as workspace:
         person_at_terminal(workspace.environ)
         old, new = workspace.tokens.rotate_key(revoke=leaked)
@@ -387,11 +417,14 @@ def rotate_key(leaked: bool, directory: Path, as_json: bool) -> None:
 
 @token.command()
 @click.argument("pem", type=click.File("rb"))
-@click.option("--kid", help="What its tokens call it; without, its RFC 7638 thumbprint.")
+@click.option("--kid", help="The id of the key in the tokens of the issuer. The default is the RFC 7638 thumbprint.")
 @workspace_option
 @json_option
 def trust(pem: Any, kid: str | None, directory: Path, as_json: bool) -> None:
-    """Believe tokens of another issuer: PEM is its RSA public key, of 2048 bits or more."""
+    """Trust the tokens of another issuer.
+
+    PEM is a file with the RSA public key of the issuer, of 2048 bits or more.
+    """
     raw = pem.read(MAX_PEM)
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
@@ -399,7 +432,7 @@ def trust(pem: Any, kid: str | None, directory: Path, as_json: bool) -> None:
     if as_json:
         show_json({"kid": key.kid, "state": _key_state(key)})
     else:
-        click.echo(f"Tokens signed with {key.kid} are believed from now on")
+        click.echo(f"Tokens that {key.kid} signs are trusted from now on")
 
 
 @token.command()
@@ -407,7 +440,10 @@ def trust(pem: Any, kid: str | None, directory: Path, as_json: bool) -> None:
 @workspace_option
 @json_option
 def distrust(kid: str, directory: Path, as_json: bool) -> None:
-    """Believe no token that this key ever signed. Our own: rotate-key --revoke."""
+    """Revoke a key that verifies tokens.
+
+    Every token that it ever signed becomes invalid. For the key of this workspace: remit token rotate-key --revoke.
+    """
     with Workspace.open(directory) as workspace:
         key = workspace.tokens.revoke_key(kid, actor=person_at_terminal(workspace.environ).id)
     if as_json:
@@ -440,7 +476,7 @@ def _state(row: "TokenRow", now: str) -> str:
 
 
 def _used(row: "TokenRow") -> str:
-    """Actions in the browser: nothing else that a token allows is counted."""
+    """Return the number of browser actions. Uses of other capabilities are not counted."""
     if not any(map(is_browser, json.loads(row.caps))):
         return "-"
     most = json.loads(row.constraints).get("max_actions")

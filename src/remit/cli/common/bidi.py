@@ -1,6 +1,7 @@
-"""Right-to-left words among left-to-right ones: each run set apart, so that neither moves the other about.
+"""Display of text that mixes right-to-left and left-to-right words.
 
-Only on a terminal. In a file, for another program and in JSON the text is as it is.
+On a terminal, each right-to-left run is isolated, so that neither direction moves the words of the other. In a file,
+for another program and in JSON the text is unchanged.
 """
 
 import re
@@ -14,13 +15,13 @@ _RUN: Final = re.compile(f"[{RIGHT_TO_LEFT}](?:[{RIGHT_TO_LEFT} ]*[{RIGHT_TO_LEF
 
 
 def display_text(text: str) -> str:
-    """Somebody's words, made printable first: what they bring along to move text about is spelled out, not obeyed."""
+    """Return text from a user or an agent, printable. Control characters that move text are spelled out."""
     safe = printable(text)
     return isolated(safe) if not safe.isascii() and _is_for_eyes() else safe
 
 
 def display_name(text: str) -> str:
-    """A path, an id, a name of a table or a field, among other words. Not for a command that is to be copied."""
+    """Return a path, an id, or the name of a table or field, to show among other words. Not for a command to copy."""
     safe = printable(text)
     return isolated_name(safe) if not safe.isascii() and _is_for_eyes() else safe
 

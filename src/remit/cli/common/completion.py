@@ -1,4 +1,4 @@
-"""What the Tab key offers: questions and goals that wait, tokens that count. Whatever goes wrong: nothing."""
+"""Shell completion of ids: pending approval requests, goals and valid tokens. On any error it offers nothing."""
 
 from pathlib import Path
 from typing import Final
@@ -22,12 +22,12 @@ EVENTS_BY_OPTION: Final = {
     "reply_to": frozenset({"CLARIFIED"}),
     "undone": frozenset({"SUCCEEDED", "FAILED"}),
 }
-"""Where a goal must stand for an option to make sense."""
+"""The last event that a goal must have for the option to make sense."""
 ANSWER_COMMANDS: Final = frozenset({"approve", "deny"})
 
 
 def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """To answer, those that wait; to look at, the newest of all. None to an agent, who may not look either."""
+    """Offer pending approval requests to decide, or the newest of all to show. None to an agent."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             person_at_terminal(workspace.environ)
@@ -55,7 +55,7 @@ def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplet
 
 
 def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The goals that moved last; to go on with, reply to or take back, those with which that can be done."""
+    """Offer the newest goals. To continue, reply to or undo one, offer those that allow it."""
     wanted = EVENTS_BY_OPTION.get(parameter.name or "")
     try:
         with (
@@ -72,7 +72,7 @@ def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def complete_token(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Those that still count, or will."""
+    """Offer the tokens that are valid now or will be."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             now = render_time(workspace.clock())

@@ -1,4 +1,4 @@
-"""How an error reaches a person or a program: masked, with the next step, and with the right exit code."""
+"""The report of an error to a person or a program: masked, with the next step and the right exit code."""
 
 import errno
 import importlib
@@ -16,11 +16,11 @@ from remit.core.faultpoints import setting_problem
 PLAN_COMMANDS: Final = frozenset(
     {"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"}
 )
-"""Commands of the plan door, whose errors have numbers."""
+"""The commands for plans. Their errors have numbers."""
 
 
 class OperationRefusedError(RefusedError):
-    """A refusal that a door put on paper too: `errors` are its documents. `recovered`: what was done before it."""
+    """A refusal with its documents: the `errors` of the operation, and what the command `recovered` before it."""
 
     def __init__(self, problem: RefusedError, errors: Sequence[Any], recovered: Sequence[Any] = ()) -> None:
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
@@ -29,7 +29,7 @@ class OperationRefusedError(RefusedError):
 
 
 def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
-    """Print the error where the user asked for it (`--json` on standard output) and return the exit code."""
+    """Print the error, with `--json` on standard output and else on standard error, and return the exit code."""
     if isinstance(problem, click.ClickException) and not as_json:
         problem.show()
         return problem.exit_code
@@ -51,20 +51,20 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
 
 
 def _find_code(problem: RemitError) -> dict[str, Any]:
-    # Loaded by the command already, if it came so far.
+    # The command has usually loaded this module already.
     found = importlib.import_module("remit.contracts.plans.error_codes").plan_error(problem.reason)
     return {"code": found.code, "type": found.kind}
 
 
 def require_valid_fault(setting: str) -> None:
-    """A test that arms a point which does not exist would pass without testing anything."""
+    """Refuse an unknown fault point. A test that names one would pass without testing anything."""
     mistake = setting_problem(setting)
     if mistake:
         raise RefusedError(
             Reason.MALFORMED,
             f"the environment variable REMIT_FAULT {mistake}",
             where=f"REMIT_FAULT={setting}",
-            next_step="It crashes Remit on purpose, for tests only. Outside of them: unset REMIT_FAULT",
+            next_step="This variable crashes Remit on purpose, for tests only. Otherwise: unset REMIT_FAULT",
         )
 
 
@@ -73,12 +73,12 @@ def _to_remit_error(problem: Exception) -> RemitError:
         return _from_click(problem)
     if isinstance(problem, OSError):
         full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
-        advice = "Check that the file is there and that you may use it; `remit doctor` looks at the rest."
+        advice = "Check that the file exists and that you may use it. `remit doctor` checks the rest."
         return EnvironmentFailureError(
             Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
             problem.strerror or type(problem).__name__,
             where=str(problem.filename or ""),
-            next_step="Free some space and try again." if full else advice,
+            next_step="Free some disk space and try again." if full else advice,
         )
     return as_remit_error(problem)
 
@@ -88,5 +88,5 @@ def _from_click(problem: click.ClickException) -> RemitError:
         return EnvironmentFailureError(Reason.STATE_UNSAFE, problem.format_message())
     path = problem.ctx.command_path if problem.ctx else "remit"
     return UsageError(
-        Reason.MISUSE, problem.format_message(), where=path, next_step=f"See how it is used: {path} --help"
+        Reason.MISUSE, problem.format_message(), where=path, next_step=f"See how to use it: {path} --help"
     )

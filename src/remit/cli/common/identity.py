@@ -1,9 +1,7 @@
-"""Who asks with `remit ask`: the person at the terminal, for a user whom he names, or an agent by its token.
+"""The caller at the command line: an agent with its capability token, or the person at the terminal.
 
-What an agent asks for is its own, by the desk's rules and in the desk's record: it finds it again by HTTP and MCP, and
-what somebody else asked for is not there.
-
-Who calls at the command line: an agent, by the token that it was given, or the person at the terminal.
+With `remit ask`, a person asks for a user whom they name, and an agent for the user that its token names. The goal of
+an agent belongs to that agent, as over HTTP and MCP. The agent finds its own goals there, and no goals of others.
 """
 
 import os
@@ -37,12 +35,12 @@ _MAX_TOKEN_LENGTH: Final = 20_000
 token_option: Final = click.option(
     "--token",
     metavar="FILE",
-    help=f"The file with the capability token, or the token itself; else the variable {TOKEN_VARIABLE}.",
+    help=f"The file with the capability token, or the token itself. Default: the variable {TOKEN_VARIABLE}.",
 )
 
 
 def resolve_caller(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
-    """Whoever can open the state directory has every right that a person has; whoever has a token acts as its agent."""
+    """Return the agent of the token if there is one, else the person at the terminal, who has every right."""
     from remit.identity.callers import PersonCaller  # noqa: PLC0415 - most commands need only the option
 
     if token is None and not workspace.environ.get(TOKEN_VARIABLE):
@@ -51,25 +49,28 @@ def resolve_caller(workspace: Workspace, token: str | None, name: str | None = N
 
 
 def require_clock(workspace: Workspace, life: timedelta) -> None:
-    """Refuse to sign something for `life` while the ledger is further ahead of the clock than that."""
+    """Refuse to sign something that is valid for `life` if the ledger is further ahead of the clock than that."""
     with workspace.store.reading() as connection:
         require_valid_when_signed(connection, DEFAULT_TENANT, workspace.clock(), life)
 
 
 def is_agent_environment() -> bool:
-    """Whether the environment says so. Who it is, and whether its token counts, is not looked at."""
+    """Return whether the environment names an agent. Neither its identity nor its token is checked."""
     return any(os.environ.get(variable) for variable in AGENT_VARIABLES)
 
 
 def find_agent(workspace: Workspace) -> "AgentCaller | None":
-    """Whoever says that he is an agent, by his token; without one he is refused. None: a person."""
+    """Return the agent that the environment names, authenticated by its token, or None for a person.
+
+    An agent without a token is refused.
+    """
     if not any(workspace.environ.get(variable) for variable in AGENT_VARIABLES):
         return None
     return authenticate_agent(workspace, None)
 
 
 def resolve_actor(workspace: Workspace, token: str | None = None) -> str | None:
-    """Whom the record names for what is done here. None for an agent that shows no token, where none is asked for."""
+    """Return the actor for the ledger. None for an agent without a token, where the command needs none."""
     if token is None and not workspace.environ.get(TOKEN_VARIABLE):
         is_agent = any(workspace.environ.get(variable) for variable in AGENT_VARIABLES)
         return None if is_agent else person_at_terminal(workspace.environ).id
@@ -83,14 +84,16 @@ def authenticate_agent(workspace: Workspace, token: str | None) -> "AgentCaller"
 
 
 def read_token(given: str | None) -> str:
-    """A token in a command line can be seen by other users of the machine; a file is better."""
+    """Return the token from a file, the command line or the environment. A file is best: other users of the machine can
+    see a token in a command line.
+    """
     text = given or os.environ.get(TOKEN_VARIABLE, "")
     if not text:
         raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
-            "no capability token was given",
+            "no capability token given",
             where="--token",
-            next_step="Give the file that holds it: --token FILE, or the variable REMIT_TOKEN. A person issues one:"
+            next_step="Name the file that holds it: --token FILE, or the variable REMIT_TOKEN. A person issues a token:"
             " remit token issue --sub AGENT --cap CAPABILITY -o FILE",
         )
     if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
@@ -101,14 +104,14 @@ def read_token(given: str | None) -> str:
     except OSError as problem:
         raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
-            f"the file with the token cannot be read: {problem.strerror}",
-            where="--token" if text.startswith("ey") else text,  # half a token is a secret too
+            f"the token file cannot be read: {problem.strerror}",
+            where="--token" if text.startswith("ey") else text,  # a part of a token is a secret too
             next_step="Name the file that `remit token issue -o FILE` wrote.",
         ) from None
 
 
 def resolve_goal_requester(workspace: Workspace, user_id: str | None, tenant_id: str | None) -> "GoalRequester":
-    """An agent with a token asks for the user whom that names, and for nobody else."""
+    """Return the requester of a goal. An agent asks only for the user that its token names."""
     if not workspace.environ.get(TOKEN_VARIABLE):
         return GoalRequester(workspace, user_id, tenant_id)
     agent = authenticate_agent(workspace, None)
@@ -117,7 +120,7 @@ def resolve_goal_requester(workspace: Workspace, user_id: str | None, tenant_id:
     if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
         raise RefusedError(
             Reason.CONSTRAINT_VIOLATED,
-            "this token lets its agent ask for another user only",
+            "this token lets its agent ask for a different user only",
             where="--user, --tenant",
             next_step="Leave them away: the token says for whom.",
         )
@@ -126,7 +129,7 @@ def resolve_goal_requester(workspace: Workspace, user_id: str | None, tenant_id:
 
 @dataclass(frozen=True)
 class GoalRequester:
-    """`user` and `tenant` as they were named, or as the token says."""
+    """The requester of goals. `user` and `tenant` come from the command or from the token."""
 
     workspace: Workspace
     user: str | None
@@ -142,7 +145,7 @@ class GoalRequester:
         correlation_id: str | None = None,
         reply_to: str | None = None,
     ) -> Reply:
-        """A new goal, or the same one again under its id."""
+        """Ask for a new goal, or for the same goal again under its id."""
 
         def ask(goal_id: str, hook: TransactionHook) -> Reply:
             user, tenant = as_user
@@ -153,7 +156,7 @@ class GoalRequester:
         return self._start_goal(as_user, correlation_id, reply_to, ask)
 
     def undo(self, original: str, as_user: User, language: str, *, correlation_id: str | None) -> Reply:
-        """By a goal of its own."""
+        """Undo a goal by a new goal."""
 
         def undo(goal_id: str, hook: TransactionHook) -> Reply:
             user, tenant = as_user
@@ -164,7 +167,7 @@ class GoalRequester:
         return self._start_goal(as_user, correlation_id, original, undo)
 
     def answer(self, correlation_id: str, answer: str | None, as_user: User) -> Reply:
-        """Go on with it."""
+        """Answer a goal that waits, and continue it."""
         if self.agent is not None:
             OwnedGoals(self.workspace).require(self.agent, as_user, correlation_id)
 
@@ -181,7 +184,7 @@ class GoalRequester:
         earlier: str | None,
         run: Callable[[str, TransactionHook], Reply],
     ) -> Reply:
-        """`earlier` is the goal that this one replies to, or takes back."""
+        """Start a goal. `earlier` is the goal that it replies to or undoes."""
         correlation = correlation_id or uuid7(self.workspace.clock())
         if self.agent is not None:
             owned_goals = OwnedGoals(self.workspace)
@@ -191,12 +194,17 @@ class GoalRequester:
         return self._run_checked(as_user.tenant, correlation, lambda hook: run(correlation, hook))
 
     def _run_checked(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
-        """For an agent: recorded as its own with the first decision, and none is made once its token is revoked."""
+        """Run a goal. For an agent, the first decision records the goal as the agent's own.
+
+        After the token is revoked, there is no further decision.
+        """
         if self.agent is None:
             reply = run(no_op_hook)
         else:
             actor_check = ActorCheck(self.agent, tenant, correlation_id)
             reply = actor_check.check_reply(run(actor_check))
-            OwnedGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
-        self.workspace.approvals.change_signal.notify()  # a question may wait for somebody now
+            OwnedGoals(self.workspace).require_free(
+                self.agent, tenant, correlation_id
+            )  # of two agents at once, one gets the goal
+        self.workspace.approvals.change_signal.notify()  # the goal may now wait for an approver
         return reply
