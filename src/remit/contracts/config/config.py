@@ -1,4 +1,4 @@
-"""The system configuration, `remit.yaml`. Empty means deny; no setting can lift a limit that the product promises.
+"""The system configuration, `remit.yaml`. An empty list allows nothing. No setting can raise a promised limit.
 
 The description of each field is its documentation.
 """
@@ -42,7 +42,7 @@ _DATABASE_FUNCTION: Final = r"^(extension:[A-Za-z_][A-Za-z0-9_-]*|[^\s.()\"]+\.[
 
 
 def _check_database_function(value: Any) -> Any:
-    """In words: what the pattern alone would say is of no help."""
+    """Refuse a wrong name with examples, because the message of the pattern does not help."""
     if isinstance(value, str) and not re.search(_DATABASE_FUNCTION, value):
         raise ValueError("write schema.name, such as public.net_price; or schema.name(types), or extension:name")
     return value
@@ -76,46 +76,46 @@ def _with_built_in(built_in: tuple[str, ...], globs: tuple[str, ...]) -> tuple[s
 
 
 class Protected(Contract):
-    """Files that a plan may touch only with an approval that names the file.
+    """Files that a plan may change only with an approval that names the file.
 
-    A list adds to the built-in one and removes nothing from it.
+    Each list adds to a built-in list and removes nothing from it.
     """
 
     critical: Annotated[Many[Glob], AfterValidator(_add_critical)] = Field(
-        default=CRITICAL_GLOBS, description="More files with secrets, as globs below the root."
+        default=CRITICAL_GLOBS, description="More files with secrets, as globs relative to the root."
     )
     important: Annotated[Many[Glob], AfterValidator(_add_important)] = Field(
         default=IMPORTANT_GLOBS,
-        description="More files that decide what is built, installed or run, as globs below the root.",
+        description="More files that decide what is built, installed or run, as globs relative to the root.",
     )
     agent_system: Annotated[Many[Glob], AfterValidator(_add_agent_system)] = Field(
-        default=AGENT_SYSTEM_GLOBS, description="More files that tell agents what to do, as globs below the root."
+        default=AGENT_SYSTEM_GLOBS, description="More files that instruct agents, as globs relative to the root."
     )
 
 
 class Limits(Contract):
-    """How much one task may use. Each can be lowered; none can be raised past its maximum."""
+    """Limits on sizes and numbers. Each can be lowered. None can be raised above its maximum."""
 
     max_files: Annotated[int, Field(ge=1, le=100)] = Field(default=100, description="Files that one plan may change.")
     max_file_bytes: Annotated[int, Field(ge=1, le=50 * MIB)] = Field(
-        default=50 * MIB, description="Size of one file that is read or written."
+        default=50 * MIB, description="Largest size of one file that is read or written."
     )
     max_backup_bytes: Annotated[int, Field(ge=1, le=500 * MIB)] = Field(
-        default=500 * MIB, description="Size of all backups of one plan."
+        default=500 * MIB, description="Largest size of all backups of one plan."
     )
     max_concurrent_operations: Annotated[int, Field(ge=1, le=4)] = Field(
-        default=4, description="Actions of one plan that may run at once."
+        default=4, description="Actions of one plan that may run at the same time."
     )
     max_memory_bytes: Annotated[int, Field(ge=32 * MIB, le=4096 * MIB)] = Field(
-        default=512 * MIB, description="Memory of one sandboxed process; past it the process is killed."
+        default=512 * MIB, description="Largest memory of one sandboxed process. A process above it is killed."
     )
     max_io_bytes: Annotated[int, Field(ge=1, le=16_384 * MIB)] = Field(
-        default=1024 * MIB, description="Bytes that one sandboxed process may read, and as many that it may write."
+        default=1024 * MIB, description="Bytes that one sandboxed process may read. It may also write as many."
     )
 
 
 class Timeouts(Contract):
-    """Wall-clock seconds after which work is stopped. A plan may ask for less time, and never gets more."""
+    """Seconds of real time after which work is stopped. A plan may ask for less time but not for more."""
 
     file_operation: Annotated[int, Field(ge=1, le=MAX_FILE_OPERATION_SECONDS)] = Field(
         default=30, description="One file operation."
@@ -128,65 +128,63 @@ class Timeouts(Contract):
         default=300, description="One run of a pipeline."
     )
     task: Annotated[int, Field(ge=1, le=MAX_TASK_SECONDS)] = Field(
-        default=300, description="A whole plan, all actions together."
+        default=300, description="One plan, with all its actions."
     )
 
 
 class Retention(Contract):
-    """How long things are kept."""
+    """How long backups are kept."""
 
     rollback_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(
         default=30,
-        description="Days that a plan can be taken back; then `remit prune` may remove its backups. Null: for ever.",
+        description="Days in which a plan can be rolled back. Then `remit prune` may delete its backups. Null: always.",
     )
 
 
 class DuckdbConnection(Contract):
-    """A DuckDB database file of the project, or one in memory, which is empty at first and forgotten at the end."""
+    """A DuckDB database file of the project, or a database in memory that is empty at the start and lost at the end."""
 
     type: Literal["duckdb"] = Field(description="The kind of database.")
     path: RelativePath | None = Field(
-        default=None, description="The database file, below the root. None given: in memory."
+        default=None, description="The database file, relative to the root. Without it, the database is in memory."
     )
     read_only: bool = Field(default=False, description="Whether statements that write are refused.")
 
 
 class PostgresqlConnection(Contract):
-    """A PostgreSQL database. Its credentials never stand in a configuration: they are in a variable, or in a file."""
+    """A PostgreSQL database. Its credentials are in an environment variable or another file, never in `remit.yaml`."""
 
     type: Literal["postgresql"] = Field(description="The kind of database.")
     url_variable: EnvironmentName | None = Field(
         default=None, description="The environment variable that holds the connection URL."
     )
     url_file: AbsolutePath | None = Field(
-        default=None, description="Or the file that holds it, which nobody else may read."
+        default=None, description="Or a file with the connection URL. No other account may have access to it."
     )
     read_only: bool = Field(default=False, description="Whether statements that write are refused.")
     lock_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_LOCK_SECONDS)] = Field(
         default=5,
-        description="How long a preview or an apply waits for locks that other sessions hold, all in all "
-        "(`lock_timeout`).",
+        description="Seconds in total that a preview or an apply waits for locks of other sessions (`lock_timeout`).",
     )
     statement_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] | None = Field(
         default=None,
-        description="How long one statement may take (`statement_timeout`), if less than its action may take.",
+        description="Seconds for one statement (`statement_timeout`). Default: the time that its action has.",
     )
     preview_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] = Field(
         default=10,
-        description="How long a preview of statements that change something keeps other sessions from its tables, at "
-        "most.",
+        description="Longest time, in seconds, that a preview of writing statements locks tables for other sessions.",
     )
     functions: Annotated[tuple[DatabaseFunction, ...], Field(strict=False, max_length=1_000)] = Field(
         default=(),
-        description="Functions of the database that statements may reach, also by triggers and the like. Each is "
-        "`schema.name`, `schema.name(types)`, or `extension:name` for what an extension labels IMMUTABLE or STABLE. "
-        "None given: only built-in ones.",
+        description="Functions of the database that statements may call, directly or through triggers and the like. "
+        "Each is `schema.name`, `schema.name(types)`, or `extension:name` for the functions that an extension labels "
+        "IMMUTABLE or STABLE. Without this setting, only built-in functions are allowed.",
     )
 
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
         if (self.url_variable is None) == (self.url_file is None):
-            raise ValueError("give url_variable or url_file, and not both")
+            raise ValueError("give either url_variable or url_file")
         return self
 
 
@@ -194,49 +192,51 @@ Connection = Annotated[DuckdbConnection | PostgresqlConnection, Field(discrimina
 
 
 class _AnyPipeline(Contract):
-    """What every pipeline has. An approval covers its definition, by this file, and the files of its code."""
+    """The settings that every pipeline has. An approval covers these settings and the files of the pipeline's code."""
 
-    parameters: Many[Name] = Field(default=(), description="Names of the parameters that a plan may give.")
+    parameters: Many[Name] = Field(default=(), description="Names of the parameters that a plan may set.")
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_PIPELINE_SECONDS)] | None = Field(
-        default=None, description="Seconds for this pipeline, instead of `timeouts.pipeline`."
+        default=None, description="Seconds that this pipeline may take, instead of `timeouts.pipeline`."
     )
-    description: ShortText = Field(default="", description="What it does, for the people who approve it.")
+    description: ShortText = Field(default="", description="What the pipeline does, for the people who approve it.")
 
 
 class SqlPipeline(_AnyPipeline):
-    """Query files, run one after the other on one connection. All of them take effect, or none."""
+    """Query files that run one after the other on one connection. All of them take effect, or none."""
 
     type: Literal["sql"] = Field(description="The kind of pipeline.")
     connection: Name = Field(description="One of `connections`.")
     steps: Annotated[tuple[RelativePath, ...], Field(strict=False, min_length=1, max_length=MAX_PIPELINE_STEPS)] = (
-        Field(description="The query files, below the root, in their order.")
+        Field(description="The query files, relative to the root, in the order in which they run.")
     )
 
 
 class PythonPipeline(_AnyPipeline):
-    """Functions of the project, called one after the other in a sandboxed copy of the files that they name here."""
+    """Functions of the project that run one after the other in a sandboxed copy of the files listed here."""
 
     type: Literal["python"] = Field(description="The kind of pipeline.")
     steps: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1, max_length=MAX_PIPELINE_STEPS)] = (
-        Field(description="The functions as `package.module:function`, in their order.")
+        Field(description="The functions, as `package.module:function`, in the order in which they run.")
     )
     reads: Annotated[tuple[RelativePath, ...], Field(strict=False, max_length=100)] = Field(
-        default=(), description="Files and folders, below the root, that they read."
+        default=(), description="Files and folders, relative to the root, that the functions read."
     )
     writes: Annotated[tuple[RelativePath, ...], Field(strict=False, min_length=1, max_length=MAX_PIPELINE_WRITES)] = (
-        Field(description="Files, below the root, that they may make or change: nothing else that they do stays.")
+        Field(
+            description="Files, relative to the root, that the functions may create or change. Other changes are lost."
+        )
     )
 
 
 class DbtPipeline(_AnyPipeline):
-    """A dbt project, run on a DuckDB database of the project."""
+    """A dbt project that runs on a DuckDB database of the project."""
 
     type: Literal["dbt"] = Field(description="The kind of pipeline.")
-    project: RelativePath = Field(description="The folder of `dbt_project.yml`, below the root.")
-    connection: Name = Field(description="One of `connections`, with a DuckDB file.")
-    command: Literal["build", "run", "seed", "test"] = Field(default="build", description="What dbt is told to do.")
+    project: RelativePath = Field(description="The folder of `dbt_project.yml`, relative to the root.")
+    connection: Name = Field(description="The name of one of `connections` that is a DuckDB file.")
+    command: Literal["build", "run", "seed", "test"] = Field(default="build", description="The dbt command to run.")
     select: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(strict=False, max_length=100)] = Field(
-        default=(), description="The models that it is done for. None given: all."
+        default=(), description="The models that the command selects. Without this setting it selects all."
     )
 
 
@@ -244,56 +244,63 @@ Pipeline = Annotated[SqlPipeline | PythonPipeline | DbtPipeline, Field(discrimin
 
 
 class Policies(Contract):
-    """What decides beyond the built-in rules."""
+    """Rules in addition to the built-in rules."""
 
     cedar_files: Many[RelativePath] = Field(
-        default=(), description="Cedar policies, below the root. None given: nobody has access through the goal door."
+        default=(),
+        description="Files of Cedar policies for goals, relative to the root. Without one, no user may request a goal.",
     )
     currency: Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")] = Field(
-        default="USD", description="ISO 4217 code of an amount that a token gives as a bare number."
+        default="USD", description="Currency (ISO 4217 code) of an amount in a token that has no currency."
     )
 
 
 class Tenant(Contract):
-    """One tenant of the goal door; each has a ledger chain of its own."""
+    """One tenant, whose users may request goals. Each tenant has its own ledger chain."""
 
-    users: Many[Identifier] = Field(default=(), description="Users that may ask. None given: nobody may.")
-    description: ShortText = Field(default="", description="Who this is.")
+    users: Many[Identifier] = Field(
+        default=(), description="Users who may request goals. Without this setting no user may."
+    )
+    description: ShortText = Field(default="", description="Who the tenant is.")
 
 
 class Goals(Contract):
-    """What the goal door can do, for whoever it lets in."""
+    """The simulations, which are the actions that users can request."""
 
     catalogue: Annotated[tuple[RelativePath, ...], Field(strict=False, max_length=100)] = Field(
         default=(),
-        description="Files of simulations, below the root. None given: the goal door can do nothing.",
+        description="Files of simulations, relative to the root. Without one, a goal can do nothing.",
     )
 
 
 class SystemConfig(Contract):
     """The settings of a workspace, `remit.yaml`.
 
-    Its digest is part of every approval, so a change voids the approvals given before it.
+    Every approval contains its digest, so a change of the file makes earlier approvals invalid.
     """
 
-    # What the YAML reader takes a third of a second for.
+    # The YAML reader needs a third of a second for a file of this size.
     bounds: ClassVar[Bounds] = Bounds(max_bytes=64 << 10, max_items=10_000)
 
     version: VersionOne = Field(description="The version of this format.")
-    root: RelativePath = Field(default=".", description="The project root: the folder of this file, or one below it.")
+    root: RelativePath = Field(
+        default=".", description="The project root: the folder of this file, or a folder below it."
+    )
     base_directories: Many[AbsolutePath] = Field(
-        default=(), description="Absolute directories in which tasks may move, copy and delete files. None given: none."
+        default=(),
+        description="Absolute directories in which tasks may move, copy and delete files. Without this setting tasks "
+        "can change nothing.",
     )
     protected: Protected = Field(
         default=Protected(),
-        description="Files that a plan may touch only with an approval of their own. Not for tasks.",
+        description="Files that a plan may change only with an approval that names the file.",
     )
-    limits: Limits = Field(default=Limits(), description="How much one task may use.")
-    timeouts: Timeouts = Field(default=Timeouts(), description="How long work may take, in seconds.")
-    retention: Retention = Field(default=Retention(), description="How long things are kept.")
+    limits: Limits = Field(default=Limits(), description="Limits on sizes and numbers.")
+    timeouts: Timeouts = Field(default=Timeouts(), description="Seconds after which work is stopped.")
+    retention: Retention = Field(default=Retention(), description="How long backups are kept.")
     sandbox: Literal["required", "unsafe-none"] = Field(
         default="required",
-        description="`unsafe-none` lets effects run where the kernel cannot confine them; every result then says so.",
+        description="`unsafe-none` also runs effects where the kernel cannot confine them. Every such result says so.",
     )
     connections: Registry[Connection] = Field(
         default_factory=dict, description="Databases that plans may use, by name."
@@ -301,12 +308,13 @@ class SystemConfig(Contract):
     pipelines: Registry[Pipeline] = Field(default_factory=dict, description="Pipelines that plans may run, by name.")
     pipeline_packages: Annotated[tuple[PackageName, ...], Field(strict=False, max_length=50)] = Field(
         default=(),
-        description="Python packages, folders in the root, whose functions pipelines may call. None given: none.",
+        description="Python packages (folders in the root) whose functions pipelines may call. Without this setting "
+        "they may call none.",
     )
-    policies: Policies = Field(default=Policies(), description="Policies beyond the built-in rules.")
-    browser: Browser = Field(default=Browser(), description="The browser, and what it may reach.")
+    policies: Policies = Field(default=Policies(), description="Rules in addition to the built-in rules.")
+    browser: Browser = Field(default=Browser(), description="How the browser runs, and which addresses it may reach.")
     tenants: Annotated[dict[Identifier, Tenant], Field(max_length=1_000)] = Field(
-        default_factory=dict, description="Tenants of the goal door, by id."
+        default_factory=dict, description="Tenants, by id. Their users may request goals."
     )
-    goals: Goals = Field(default=Goals(), description="What the goal door can do.")
+    goals: Goals = Field(default=Goals(), description="The simulations, which are the actions that users can request.")
     web: Web = Field(default=Web(), description="The web server: HTTP API, console, and MCP over HTTP.")

@@ -1,4 +1,4 @@
-"""Seconds that neither a plan nor a configuration can exceed."""
+"""The longest times, in seconds, that a plan or a configuration can set."""
 
 from typing import Final
 
