@@ -1,6 +1,6 @@
-"""A person in a process of his own: opens the store beside us, waits for a word on standard input, and decides.
+"""A person's process that decides: it opens the same store, waits for a line on standard input, and decides.
 
-answering.py FOLDER URL SCHEMA {approve,deny} ID
+answering_process.py FOLDER URL SCHEMA {approve,deny} ID
 """
 
 import sys

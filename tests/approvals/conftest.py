@@ -1,4 +1,4 @@
-"""Questions to a person on either database."""
+"""Approval requests on SQLite and PostgreSQL."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ def question(number: int = 1, **changes: Any) -> ApprovalRequest:
 
 @dataclass
 class Desk:
-    """The approvals of a world, and the host's side of using one."""
+    """The approvals of a world, and the code of the host that uses them."""
 
     world: World
     approvals: ApprovalService

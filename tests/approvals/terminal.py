@@ -1,4 +1,4 @@
-"""A person's terminal with `remit approvals --wait`, or another command of it, in it."""
+"""A person's terminal that runs `remit approvals --wait` or another `remit approvals` command."""
 
 import os
 import pty
@@ -28,7 +28,7 @@ class Terminal:
         os.set_blocking(self.outer, False)
 
     def until(self, text: str) -> str:
-        """What was shown up to there."""
+        """Wait for the text, and return the output before it."""
         deadline = time.monotonic() + LONGEST
         while text.encode() not in self.seen:
             assert time.monotonic() < deadline, self.seen.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""What waits for a person while the clock is wrong: nothing is lost, and nothing lives longer than it may."""
+"""Approval requests while the clock is wrong: none is lost, and none lives longer than it may."""
 
 from datetime import timedelta
 
@@ -16,7 +16,7 @@ def accept(desk: Desk) -> None:
     assert accept_clock(desk.world.ledger, ADA.id, ADA.signature, clock.now)
 
 
-def test_what_waits_is_refused_with_the_cause_and_waits_on_until_the_clock_is_accepted(desk: Desk) -> None:
+def test_an_approval_is_refused_with_the_cause_and_stays_pending_until_the_clock_is_accepted(desk: Desk) -> None:
     asked = desk.ask()
     right = desk.world.clock.now
     desk.world.clock.now += AHEAD
@@ -34,7 +34,7 @@ def test_what_waits_is_refused_with_the_cause_and_waits_on_until_the_clock_is_ac
     assert desk.world.verify().findings == []
 
 
-def test_what_was_recorded_as_expired_stays_so(desk: Desk) -> None:
+def test_a_request_recorded_as_expired_stays_expired(desk: Desk) -> None:
     asked = desk.ask()
     right = desk.world.clock.now
     desk.world.clock.now += AHEAD
@@ -48,7 +48,7 @@ def test_what_was_recorded_as_expired_stays_so(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_what_was_asked_while_the_clock_was_ahead_does_not_wait_for_a_year(desk: Desk, *, answered: bool) -> None:
+def test_a_request_made_while_the_clock_was_ahead_is_not_pending_for_a_year(desk: Desk, *, answered: bool) -> None:
     right = desk.world.clock.now
     desk.world.clock.now += AHEAD
     asked = desk.ask()

@@ -1,4 +1,4 @@
-"""A yes is given by a person, to one request, in time, and used once; the ledger has every step of it."""
+"""A person gives an approval for one request before it expires. It is used once, and the ledger has every step."""
 
 import re
 import threading
@@ -42,7 +42,7 @@ def refused(work: Any, *given: Any, **named: Any) -> RefusedError:
 
 
 @pytest.mark.req("VX-10")
-def test_approval_030_a_question_is_asked_answered_and_used_and_the_ledger_has_it_all(desk: Desk) -> None:
+def test_approval_030_a_request_is_asked_approved_and_used_and_the_ledger_has_every_step(desk: Desk) -> None:
     asked = desk.ask()
     assert (asked.state, asked.agent_id, asked.decided_by) == ("PENDING", "agent-1", None)
     assert [one.approval_id for one in desk.approvals.listed("PENDING")] == [asked.approval_id]
@@ -55,7 +55,7 @@ def test_approval_030_a_question_is_asked_answered_and_used_and_the_ledger_has_i
     assert desk.world.verify().holds
 
 
-def test_the_time_for_an_answer_is_ten_minutes(desk: Desk) -> None:
+def test_a_request_expires_after_ten_minutes(desk: Desk) -> None:
     asked = desk.ask()
     assert desk.approvals.seconds_left(asked) == pytest.approx(600, abs=0.1)
 
@@ -68,7 +68,7 @@ def test_the_time_for_an_answer_is_ten_minutes(desk: Desk) -> None:
         ({"token_jti": "token-2"}, "another token"),
     ],
 )
-def test_approval_006_a_yes_fits_nothing_but_what_it_was_asked_for(
+def test_approval_006_an_approval_is_only_for_what_it_was_asked_for(
     desk: Desk, changes: dict[str, str], named: str
 ) -> None:
     asked = desk.ask()
@@ -80,7 +80,7 @@ def test_approval_006_a_yes_fits_nothing_but_what_it_was_asked_for(
     assert desk.use(asked.approval_id).state == "USED"
 
 
-def test_approval_007_a_yes_is_used_once(desk: Desk) -> None:
+def test_approval_007_an_approval_is_used_once(desk: Desk) -> None:
     asked = desk.ask()
     desk.yes(asked.approval_id)
     desk.use(asked.approval_id)
@@ -88,7 +88,7 @@ def test_approval_007_a_yes_is_used_once(desk: Desk) -> None:
     assert desk.kinds().count("used") == 1
 
 
-def test_of_many_who_use_one_yes_at_once_one_does(desk: Desk) -> None:
+def test_of_many_concurrent_uses_of_one_approval_one_succeeds(desk: Desk) -> None:
     asked = desk.ask()
     desk.yes(asked.approval_id)
     barrier, used = threading.Barrier(8), []
@@ -108,7 +108,7 @@ def test_of_many_who_use_one_yes_at_once_one_does(desk: Desk) -> None:
     assert used == ["USED"]
 
 
-def test_of_two_who_decide_at_once_one_counts_and_the_other_is_told(desk: Desk) -> None:
+def test_of_two_concurrent_decisions_one_is_recorded_and_the_other_is_refused(desk: Desk) -> None:
     asked = desk.ask()
     barrier, said, problems = threading.Barrier(2), [], []
 
@@ -131,7 +131,7 @@ def test_of_two_who_decide_at_once_one_counts_and_the_other_is_told(desk: Desk) 
     assert len(desk.kinds()) == 2
 
 
-def test_a_no_is_final_and_says_who(desk: Desk) -> None:
+def test_a_denial_is_final_and_names_the_person(desk: Desk) -> None:
     asked = desk.ask()
     desk.approvals.decide(asked.approval_id, approved=False, who=ADA, reason="too dear")
     assert "os:ada" in refused(desk.yes, asked.approval_id).what
@@ -141,12 +141,12 @@ def test_a_no_is_final_and_says_who(desk: Desk) -> None:
     assert "too dear" in problem.next_step
 
 
-def test_what_nobody_answered_cannot_be_used(desk: Desk) -> None:
-    assert "nobody has answered" in refused(desk.use, desk.ask().approval_id).what
+def test_a_pending_or_unknown_request_cannot_be_used(desk: Desk) -> None:
+    assert "no person has approved or denied it" in refused(desk.use, desk.ask().approval_id).what
     assert "no such approval" in refused(desk.use, "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee").what
 
 
-def test_an_answer_that_comes_too_late_is_none_and_the_question_is_closed(desk: Desk) -> None:
+def test_a_decision_that_comes_too_late_is_refused_and_the_request_expires(desk: Desk) -> None:
     asked = desk.ask()
     desk.world.clock.now += LATE
     problem = refused(desk.yes, asked.approval_id)
@@ -156,7 +156,7 @@ def test_an_answer_that_comes_too_late_is_none_and_the_question_is_closed(desk: 
     assert browser_error(refused(desk.use, asked.approval_id)).code == "APPROVAL_TIMEOUT"
 
 
-def test_a_yes_that_was_not_used_in_time_is_worth_nothing(desk: Desk) -> None:
+def test_an_approval_that_was_not_used_in_time_expires(desk: Desk) -> None:
     asked = desk.ask()
     desk.yes(asked.approval_id)
     desk.world.clock.now += LATE
@@ -176,7 +176,7 @@ def test_a_clock_that_is_set_back_gives_no_more_time(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
-def test_approval_009_whoever_acts_as_an_agent_is_no_person(variable: str) -> None:
+def test_approval_009_a_caller_that_acts_as_an_agent_is_not_a_person(variable: str) -> None:
     assert person_at_terminal({}).id.startswith("os:")
     problem = refused(person_at_terminal, {variable: "agent-1"})
     assert problem.reason is Reason.PERMISSION_DENIED
@@ -184,20 +184,20 @@ def test_approval_009_whoever_acts_as_an_agent_is_no_person(variable: str) -> No
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, "\x1b[2J"])
-def test_a_name_that_could_lie_on_a_terminal_is_refused(name: str) -> None:
+def test_a_name_that_could_mislead_on_a_terminal_is_refused(name: str) -> None:
     assert refused(person_at_terminal, {}, name).reason is Reason.MALFORMED
     assert person_at_terminal({}, "Ada").signature.endswith(" (Ada)")
 
 
 @pytest.mark.parametrize("who", [Person("agent-1"), Person("os:root", "agent-1"), Person("os:a", "b")])
-def test_the_agent_that_asks_cannot_answer_under_any_name(desk: Desk, who: Person) -> None:
+def test_the_agent_that_asks_cannot_decide_under_any_name(desk: Desk, who: Person) -> None:
     asked = desk.ask(agent_id=who.signature) if who.name == "b" else desk.ask()
     problem = refused(desk.approvals.decide, asked.approval_id, approved=True, who=who)
     assert problem.reason is Reason.PERMISSION_DENIED
     assert desk.state(asked.approval_id) == "PENDING"
 
 
-def test_a_question_whose_host_is_gone_is_void(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_whose_process_is_gone_is_void(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("remit.approvals.service.this_process", _gone_process)
         orphan, other = desk.ask(1), desk.ask(2)
@@ -213,12 +213,12 @@ def test_a_question_whose_host_is_gone_is_void(desk: Desk, monkeypatch: pytest.M
 
 
 def _gone_process() -> str:
-    """As this one is described, with a number that no process has."""
+    """Describe a process like this one, with a number that no process has."""
     boot, namespace, _, started = this_process().split(":")
     return f"{boot}:{namespace}:4194305:{started}"
 
 
-def test_the_host_can_give_up_what_it_holds_and_nothing_else_changes(desk: Desk) -> None:
+def test_the_host_can_void_a_request_that_it_holds_and_nothing_else_changes(desk: Desk) -> None:
     first, second = desk.ask(1), desk.ask(2)
     desk.yes(first.approval_id)
     closed = desk.approvals.void([first.approval_id], "the page is gone")
@@ -230,7 +230,7 @@ def test_the_host_can_give_up_what_it_holds_and_nothing_else_changes(desk: Desk)
 
 @pytest.mark.req("VX-02")
 @pytest.mark.parametrize("when", ["asked", "decided", "used"])
-def test_approval_012_a_yes_of_a_revoked_token_is_worth_nothing(desk: Desk, when: str) -> None:
+def test_approval_012_an_approval_of_a_revoked_token_cannot_be_used(desk: Desk, when: str) -> None:
     asked = desk.ask()
     if when == "used":
         desk.yes(asked.approval_id)
@@ -248,7 +248,7 @@ def test_approval_012_a_yes_of_a_revoked_token_is_worth_nothing(desk: Desk, when
         assert refused(desk.use, asked.approval_id).reason is Reason.REVOKED
 
 
-def test_approval_025_an_agent_cannot_bury_people_under_questions(desk: Desk) -> None:
+def test_approval_025_an_agent_can_have_only_a_limited_number_of_pending_requests(desk: Desk) -> None:
     for number in range(MAX_PENDING_OF_ONE):
         desk.ask(number)
     problem = refused(desk.ask, 10_000)
@@ -258,7 +258,7 @@ def test_approval_025_an_agent_cannot_bury_people_under_questions(desk: Desk) ->
     assert desk.ask(2).state == "PENDING"
 
 
-def test_secrets_in_a_preview_are_masked_again_before_they_are_kept(desk: Desk) -> None:
+def test_secrets_in_a_preview_are_masked_again_before_they_are_stored(desk: Desk) -> None:
     leaky = {**PREVIEW, "estimatedEffect": "Pays with 4111 1111 1111 1111, tells ada@example.com"}
     asked = desk.ask(preview=HTTPPreview.from_tree(leaky))
     kept = repr(desk.world.attacker.run("SELECT preview FROM approvals"))
@@ -268,8 +268,8 @@ def test_secrets_in_a_preview_are_masked_again_before_they_are_kept(desk: Desk) 
     assert "****-****-****-1111" in kept
 
 
-def test_a_quote_in_one_argument_hides_nothing_of_the_others(desk: Desk) -> None:
-    """Masked again as one text, it would take along what stands behind it: an approver must see all but the value."""
+def test_a_quote_in_one_argument_does_not_hide_the_other_arguments(desk: Desk) -> None:
+    """Each argument is masked by itself. Masking them as one text would hide the text after the quote."""
     arguments = {"note": mask_shown('x password="abc\npay everybody'), "to": '{"a": "password=\\"", "b": "all"}'}
     told = {"function": "pay", "arguments": arguments, "estimatedEffect": "Pays.", "risk": "HIGH", "wayBack": "None."}
     asked = desk.ask(preview=CallPreview.from_tree({**told, "reversible": False}))
@@ -278,57 +278,57 @@ def test_a_quote_in_one_argument_hides_nothing_of_the_others(desk: Desk) -> None
 
 
 @pytest.mark.parametrize("given", ["", "0", "ffff", "%", "_" * 36, "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee"])
-def test_approval_013_an_id_that_is_guessed_names_nothing(desk: Desk, given: str) -> None:
+def test_approval_013_a_guessed_id_finds_no_request(desk: Desk, given: str) -> None:
     desk.ask()
     assert refused(desk.yes, given).reason is Reason.STATE_MISSING
 
 
-def test_a_beginning_that_fits_two_questions_is_refused_and_both_are_named(desk: Desk) -> None:
+def test_a_beginning_that_fits_two_requests_is_refused_and_both_are_named(desk: Desk) -> None:
     first, second = desk.ask(1).approval_id, desk.ask(2).approval_id
     shared = alike(first, second)
     for work in (desk.yes, desk.no):
         problem = refused(work, shared)
         assert "more than one" in problem.what
-        assert f"{first} (waits)" in problem.next_step
-        assert f"{second} (waits)" in problem.next_step
+        assert f"{first} (pending)" in problem.next_step
+        assert f"{second} (pending)" in problem.next_step
     assert {desk.state(first), desk.state(second)} == {"PENDING"}
 
 
-def test_a_yes_by_a_beginning_never_goes_to_a_question_that_took_the_place_of_another(desk: Desk) -> None:
-    """The one that the person read was given up, and the agent has put another in the same second."""
+def test_an_approval_by_a_beginning_never_goes_to_a_request_that_replaced_another(desk: Desk) -> None:
+    """The host gave up the request that the person read, and the agent made another in the same second."""
     read, exchanged = desk.ask(1).approval_id, desk.ask(2).approval_id
     shared = alike(read, exchanged)
     desk.approvals.void([read], "the page is gone")
     problem = refused(desk.yes, shared)
-    assert f"{exchanged} (waits), {read} (void)" in problem.next_step
+    assert f"{exchanged} (pending), {read} (void)" in problem.next_step
     assert desk.state(exchanged) == "PENDING"
     assert desk.no(shared).approval_id == exchanged
 
 
-def test_a_question_of_a_revoked_token_says_who_revoked_it(desk: Desk) -> None:
+def test_a_request_of_a_revoked_token_says_who_revoked_it(desk: Desk) -> None:
     asked = desk.ask()
     desk.world.ledger.transact(lambda batch: desk.approvals.void_of_token(batch, "token-1", "os:bob"))
     assert "the token was revoked by os:bob" in refused(desk.yes, asked.approval_id).what
 
 
 def alike(first: str, second: str) -> str:
-    """As much of the two as is the same: ids begin with the time."""
+    """Return the common beginning of two ids. Ids begin with the time."""
     return next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
 
 
-ELSE = "This request was not sent. What else became of its action: remit ledger show --correlation action-1"
+ELSE = "This request was not sent. To see the rest of its action: remit ledger show --correlation action-1"
 CLOSED = {
-    "approved": ("approved by os:ada at 20", "To stop what has not been sent yet: remit token revoke token-1"),
+    "approved": ("approved by os:ada at 20", "To stop requests that are not sent yet: remit token revoke token-1"),
     "used": ("approved by os:ada at 20", "remit ledger show --correlation action-1"),
     "denied": ("denied by os:ada at 20", ELSE),
-    "expired": ("nobody answered until 20", ELSE),
+    "expired": ("expired without a decision at 20", ELSE),
     "unused": ("approved by os:ada at 20", ELSE),
     "void": ("void since 20", ELSE),
 }
 
 
 @pytest.mark.parametrize("how", CLOSED)
-def test_a_question_that_is_closed_says_how_when_by_whom_and_what_to_do(desk: Desk, how: str) -> None:
+def test_a_closed_request_says_how_when_by_whom_and_what_to_do(desk: Desk, how: str) -> None:
     name = desk.ask().approval_id
     if how in {"approved", "used", "unused"}:
         desk.yes(name)
@@ -350,7 +350,7 @@ def test_a_question_that_is_closed_says_how_when_by_whom_and_what_to_do(desk: De
 
 
 @pytest.mark.parametrize("state", ["PENDING", "APPROVED", "DENIED"])
-def test_the_database_refuses_every_step_that_the_ledger_does_not_have(desk: Desk, state: str) -> None:
+def test_the_database_refuses_every_change_that_has_no_ledger_entry(desk: Desk, state: str) -> None:
     asked = desk.ask()
     if state != "PENDING":
         desk.approvals.decide(asked.approval_id, approved=state == "APPROVED", who=ADA)
@@ -361,7 +361,7 @@ def test_the_database_refuses_every_step_that_the_ledger_does_not_have(desk: Des
         assert desk.world.attacker.run("SELECT * FROM approvals") == before
 
 
-def test_a_question_cannot_be_planted_as_answered(desk: Desk) -> None:
+def test_an_approved_request_cannot_be_inserted(desk: Desk) -> None:
     asked = desk.ask()
     columns = "tenant_id, agent_id, token_jti, action_id, action_digest, request_digest, preview, host, created_at"
     with pytest.raises(Exception, match="append-only"):
@@ -373,8 +373,8 @@ def test_a_question_cannot_be_planted_as_answered(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("forged", ["state", "request", "preview", "time", "entry"])
-def test_whoever_forges_rows_past_the_guards_still_has_no_yes(desk: Desk, forged: str) -> None:
-    """A signed entry is what counts: the attacker owns the tables, and has no key."""
+def test_rows_forged_past_the_guards_make_no_approval(desk: Desk, forged: str) -> None:
+    """Only a signed entry proves an approval. The attacker owns the tables, and has no key."""
     asked = desk.ask()
     other = desk.ask(2, request_digest=digest_of("e"))
     if forged != "state":
@@ -398,8 +398,8 @@ def test_whoever_forges_rows_past_the_guards_still_has_no_yes(desk: Desk, forged
 
 
 @pytest.mark.parametrize("ended", ["used", "voided"])
-def test_a_yes_that_is_over_cannot_be_made_good_again_by_its_row(desk: Desk, ended: str) -> None:
-    """The ledger is the second witness: to set the state back is not enough."""
+def test_a_used_or_void_approval_cannot_be_restored_by_its_row(desk: Desk, ended: str) -> None:
+    """The ledger has the later step, so setting the state back in the row is not enough."""
     asked = desk.ask()
     desk.yes(asked.approval_id)
     before = "SELECT state, decided_by, decided_at, reason, entry_seq FROM approvals WHERE approval_id = ?"
@@ -417,7 +417,7 @@ def test_a_yes_that_is_over_cannot_be_made_good_again_by_its_row(desk: Desk, end
     assert desk.kinds()[-1] == ended
 
 
-def test_a_person_is_not_asked_about_a_preview_that_was_exchanged(desk: Desk) -> None:
+def test_a_request_whose_preview_was_exchanged_cannot_be_approved(desk: Desk) -> None:
     asked = desk.ask()
     harmless = question().preview.model_copy(update={"estimated_effect": "Reads a page"}).canonical().decode()
     desk.world.attacker.tamper(("UPDATE approvals SET preview = ?", (harmless,)))
@@ -427,7 +427,7 @@ def test_a_person_is_not_asked_about_a_preview_that_was_exchanged(desk: Desk) ->
     assert desk.state(asked.approval_id) == "PENDING"
 
 
-def test_nobody_makes_a_person_but_those_who_authenticate() -> None:
+def test_only_code_that_authenticates_creates_a_person() -> None:
     source = Path(remit.__file__).parent
     makers = {
         str(path.relative_to(source))
@@ -438,7 +438,7 @@ def test_nobody_makes_a_person_but_those_who_authenticate() -> None:
     assert makers == {"identity/person.py", "identity/people.py", "web/login/id_token.py"}
 
 
-def test_a_question_is_open_no_longer_than_its_token_counts(desk: Desk) -> None:
+def test_a_request_expires_with_its_token(desk: Desk) -> None:
     asked = desk.ask(not_after=desk.world.clock() + timedelta(seconds=30))
     assert desk.approvals.seconds_left(asked) == pytest.approx(30, abs=0.1)
     desk.world.clock.now += timedelta(seconds=31)
@@ -446,8 +446,8 @@ def test_a_question_is_open_no_longer_than_its_token_counts(desk: Desk) -> None:
     assert problem.reason is Reason.APPROVAL_TIMEOUT
 
 
-def test_a_question_that_has_its_answer_is_not_answered_again_whatever_the_row_says(desk: Desk) -> None:
-    """Denied, or approved: the row says that it waits, the ledger what became of it."""
+def test_a_decided_request_is_not_decided_again_whatever_its_row_says(desk: Desk) -> None:
+    """The forged row says that it is pending. The ledger says that it was denied or approved."""
     denied, used = desk.ask(1).approval_id, desk.ask(2).approval_id
     desk.no(denied)
     desk.yes(used)

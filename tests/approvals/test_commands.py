@@ -1,4 +1,4 @@
-"""`remit approvals`, in a process of its own, and at a terminal of its own."""
+"""`remit approvals` in its own process, and at its own terminal."""
 
 import signal
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
     assert f"answer    remit approvals approve {first.approval_id} --digest {first.request_digest}\n" in shown.out
 
     unseen = remit("approvals", "approve", first.approval_id)
-    assert unseen.code == 3  # it waits still
+    assert unseen.code == 3  # it is still pending
     assert f"remit approvals approve {first.approval_id} --digest {first.request_digest}" in unseen.err
     other = remit("approvals", "approve", first.approval_id, "--digest", second.request_digest + "0")
     assert other.code == 2
@@ -61,7 +61,7 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
     assert yes.document["decidedBy"].endswith(" (Ada)")
     again = remit("approvals", "deny", first.approval_id)
     assert again.code == 2
-    assert "this question is closed: it was approved by os:" in again.err
+    assert "is closed: it was approved by os:" in again.err
     assert "(as agreed)" in again.err
     no = remit("approvals", "deny", second.approval_id)
     assert "is not sent" in no.out
@@ -71,7 +71,7 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
     assert remit("ledger", "verify").code == 0
 
 
-def test_an_agent_decides_nothing_and_sees_nobodys_questions(workspace: Workspace) -> None:
+def test_an_agent_cannot_decide_and_sees_no_requests(workspace: Workspace) -> None:
     asked = workspace.approvals.ask(question())
     place = ["-C", str(workspace.root)]
     for words in (
@@ -91,7 +91,7 @@ def test_an_agent_decides_nothing_and_sees_nobodys_questions(workspace: Workspac
 
 
 @pytest.mark.parametrize("typed,answer", [("y\n", "True"), ("YES\n", "True"), ("n\n", "False"), ("deny\n", "False")])
-def test_only_an_answer_is_an_answer(typed: str, answer: str) -> None:
+def test_only_a_clear_answer_is_accepted(typed: str, answer: str) -> None:
     for before in ("", "\n", "maybe\nyess\n", "s t\n"):
         ran = CliRunner().invoke(_asking, input=before + typed)
         assert ran.output.splitlines()[-1] == answer
@@ -99,7 +99,7 @@ def test_only_an_answer_is_an_answer(typed: str, answer: str) -> None:
     assert CliRunner().invoke(_asking, input="later\n").output.endswith("None\n")
 
 
-def test_a_terminal_that_is_closed_has_not_said_no() -> None:
+def test_a_closed_terminal_does_not_deny() -> None:
     ran = CliRunner().invoke(_asking, input="what\n")
     assert ran.exit_code == 1
     assert "Aborted!" in ran.output
@@ -110,7 +110,7 @@ def _asking() -> None:
     click.echo(repr(ask_until_clear("Send it?")))
 
 
-def test_what_is_offered_to_be_answered_waits_and_nothing_is_offered_to_an_agent(workspace: Workspace) -> None:
+def test_completion_offers_pending_requests_and_offers_nothing_to_an_agent(workspace: Workspace) -> None:
     first, second = workspace.approvals.ask(question(1)), workspace.approvals.ask(question(2))
     workspace.approvals.decide(first.approval_id, approved=False, who=ADA)
 
@@ -129,7 +129,7 @@ def test_what_is_offered_to_be_answered_waits_and_nothing_is_offered_to_an_agent
         assert offered("approve") == []
 
 
-def test_waiting_for_questions_needs_a_person_at_a_terminal(remit: Remit, workspace: Workspace) -> None:
+def test_waiting_for_requests_needs_a_person_at_a_terminal(remit: Remit, workspace: Workspace) -> None:
     for arguments in (["--wait"], ["--wait", "--json"]):
         ran = remit("approvals", *arguments, stdin=b"y\n")
         assert ran.code == 2
@@ -137,11 +137,11 @@ def test_waiting_for_questions_needs_a_person_at_a_terminal(remit: Remit, worksp
     assert workspace.approvals.listed() == []
 
 
-def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace: Workspace, tmp_path: Path) -> None:
+def test_at_a_terminal_each_new_request_is_shown_and_decided(workspace: Workspace, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")})
     try:
         terminal.until("Questions come here")
-        terminal.type("y\n")  # before any question: no answer to one
+        terminal.type("y\n")  # typed before any request is shown, so it decides none
         first = workspace.approvals.ask(question(1))
         terminal.until(first.approval_id)
         terminal.until("Send it?")
@@ -199,7 +199,7 @@ def shown(**changes: object) -> str:
 
 
 @pytest.mark.req("VX-07")
-def test_approval_017_what_a_page_says_cannot_draw_on_the_terminal() -> None:
+def test_approval_017_text_of_a_page_cannot_draw_on_the_terminal() -> None:
     text = shown(body={"masked": {}, "preview": {"a\x1b[2J": "<img src=x>\r\n  effect    harmless\u202e"}})
     assert r"a\x1b[2J: <img src=x>\r\n  effect    harmless\u202e" in text
     assert text.count("\n  effect ") == 1
@@ -213,7 +213,7 @@ def test_approval_022_a_host_in_another_script_is_shown_as_it_is_registered() ->
 
 
 @pytest.mark.parametrize("seconds,text", [(0.4, "0 s"), (59.9, "59 s"), (60, "1 min 0 s"), (581.2, "9 min 41 s")])
-def test_how_much_time_is_left(seconds: float, text: str) -> None:
+def test_the_time_left_is_shown_in_minutes_and_seconds(seconds: float, text: str) -> None:
     assert render_time_left(seconds) == text
 
 
@@ -225,13 +225,13 @@ def test_how_much_time_is_left(seconds: float, text: str) -> None:
         ("DENIED", "denied by os:ada"),
     ],
 )
-def test_the_state_says_who_answered_and_what_came_after(state: str, text: str) -> None:
+def test_the_state_says_who_decided_and_what_came_after(state: str, text: str) -> None:
     answered = {"state": state, "decided_by": "os:ada", "decided_at": "2026-01-01T00:01:00Z"}
     closed = made().model_copy(update=answered)
     assert f"state     {text} (answered at 2026-01-01T00:01:00Z)" in render_approval(closed, 0)
 
 
-def test_typing_a_password_sends_no_request_and_nobody_says_so() -> None:
+def test_typing_a_password_sends_no_request_and_the_text_says_so() -> None:
     assert "request   typing at https://shop.example/pay" in shown(method=None)
     typing, message = made(method=None), made(method=None, url="wss://shop.example/chat")
     assert "sent, once" not in kind_of(typing).if_approved
@@ -240,7 +240,7 @@ def test_typing_a_password_sends_no_request_and_nobody_says_so() -> None:
     assert "message" in kind_of(message).question
 
 
-def test_a_yes_at_a_terminal_is_to_what_is_shown_there(workspace: Workspace, tmp_path: Path) -> None:
+def test_an_approval_at_a_terminal_is_for_the_request_shown_there(workspace: Workspace, tmp_path: Path) -> None:
     asked = workspace.approvals.ask(question(1))
     for typed, said, state in (("n\n", "it waits", "PENDING"), ("y\n", "Approved: the request", "APPROVED")):
         words = ("approve", asked.approval_id)

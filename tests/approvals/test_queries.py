@@ -1,4 +1,4 @@
-"""Questions that no process holds anything for, on either database."""
+"""Lasting approval requests, which no process holds, on SQLite and PostgreSQL."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ CALL = CallPreview.from_tree(
 )
 
 
-def test_a_lasting_question_is_put_once_and_its_answer_stands_and_what_is_not_as_it_was_is_asked_anew(
+def test_a_lasting_request_is_created_once_and_keeps_its_decision_and_another_effect_needs_a_new_request(
     desk: Desk,
 ) -> None:
     lasting = {"preview": CALL, "lasting": True, "life": timedelta(hours=24)}
@@ -47,10 +47,10 @@ def test_a_lasting_question_is_put_once_and_its_answer_stands_and_what_is_not_as
 
     elsewhere = desk.ask(1, **lasting, request_digest=digest_of("d"), token_jti="token-2")
     assert elsewhere.approval_id != newer.approval_id
-    assert desk.state(newer.approval_id) == "PENDING", "one token made another's question void"
+    assert desk.state(newer.approval_id) == "PENDING", "the request of one token voided that of another"
     held = desk.ask(1, request_digest=digest_of("e"))
     assert desk.ask(1, **lasting, request_digest=digest_of("d")) == newer
-    assert desk.state(held.approval_id) == "PENDING", "a request that is held was taken for a lasting question"
+    assert desk.state(held.approval_id) == "PENDING", "a held request was taken for a lasting one"
 
     desk.approvals.decide(newer.approval_id, approved=True, who=ADA)
     assert desk.use(newer.approval_id, request_digest=digest_of("d")).state == "USED"

@@ -1,4 +1,4 @@
-"""`remit ledger verify` finds what was done to tokens and approvals past the guards of their tables."""
+"""`remit ledger verify` finds changes to tokens and approvals that were made past the guards of their tables."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -17,18 +17,21 @@ from tests.support.store_fixtures import World
 __all__ = ["policy_key"]
 
 CHANGES = {
-    "a yes instead of a no": ("UPDATE approvals SET state = 'APPROVED' WHERE state = 'DENIED'", RecordFault.ROW_EDITED),
-    "an answer to an open question": (
+    "a denial turned into an approval": (
+        "UPDATE approvals SET state = 'APPROVED' WHERE state = 'DENIED'",
+        RecordFault.ROW_EDITED,
+    ),
+    "a decision of a pending request": (
         "UPDATE approvals SET state = 'DENIED', decided_by = 'os:eve' WHERE state = 'PENDING'",
         RecordFault.ROW_EDITED,
     ),
-    "another who decided": (
+    "another approver": (
         "UPDATE approvals SET decided_by = 'os:eve' WHERE state = 'DENIED'",
         RecordFault.ROW_EDITED,
     ),
     "another preview": ("UPDATE approvals SET preview = '{}'", RecordFault.ROW_EDITED),
     "another agent": ("UPDATE approvals SET agent_id = 'agent-2'", RecordFault.ROW_EDITED),
-    "a question removed": ("DELETE FROM approvals WHERE state = 'PENDING'", RecordFault.ROW_MISSING),
+    "a request removed": ("DELETE FROM approvals WHERE state = 'PENDING'", RecordFault.ROW_MISSING),
     "a token removed": ("DELETE FROM browser_tokens", RecordFault.ROW_MISSING),
     "another token": ("UPDATE browser_tokens SET token_digest = 'sha256:x'", RecordFault.ROW_EDITED),
     "a revocation removed": ("DELETE FROM browser_token_revocations", RecordFault.ROW_MISSING),
@@ -43,7 +46,7 @@ CHANGES = {
 
 @pytest.fixture
 def filled(desk: Desk, world: World, policy_key: Path) -> World:
-    """Questions in four states, and a token that was revoked."""
+    """Approval requests in four states, and a revoked token."""
     for number, approved in enumerate((True, True, False)):
         asked = desk.ask(number)
         desk.approvals.decide(asked.approval_id, approved=approved, who=Person("os:ada"))
@@ -56,15 +59,15 @@ def filled(desk: Desk, world: World, policy_key: Path) -> World:
     return world
 
 
-def test_what_remit_wrote_holds(filled: World) -> None:
+def test_rows_that_remit_wrote_pass_verification(filled: World) -> None:
     assert filled.verify().findings == []
 
 
 TABLES = ("browser_tokens", "browser_token_revocations", "approvals")
 
 
-def test_every_change_past_the_guards_is_found(filled: World) -> None:
-    """One after the other, each put back as it was: making a world takes longer than looking at it."""
+def test_verification_finds_every_change_past_the_guards(filled: World) -> None:
+    """All changes use one world, and each is undone after its check: to make a world takes longer than a check."""
     attacker = filled.attacker
     rows = {table: attacker.run(f"SELECT * FROM {table}") for table in TABLES}
     emptied = [f"DELETE FROM {table}" for table in reversed(TABLES)]

@@ -1,4 +1,4 @@
-"""Waiting for an answer: woken at once by another process, never by looking again and again, and after a crash too."""
+"""Waiting for a decision: another process wakes the caller at once, without polling, and a crash loses nothing."""
 
 import asyncio
 import subprocess
@@ -28,7 +28,7 @@ ANSWERING = Path(__file__).with_name("answering_process.py")
 
 
 class Now:
-    """The time of day, moved by hand."""
+    """The system time plus an offset that a test sets."""
 
     offset = timedelta(0)
 
@@ -43,7 +43,7 @@ def clock() -> Now:
 
 @pytest.fixture
 def desk(world: World, clock: Now) -> Desk:
-    """By the time of day, as the other process sees it."""
+    """Approvals that use the system time, as the other process does."""
     world.ledger.close()
     world.ledger = open_ledger(world.store, world.keys, world.anchor_folder, clock)  # type: ignore[arg-type]
     return Desk(world, ApprovalService(lambda: world.ledger, ChangeSignal(world.keys.parent / "approvals.bell"), clock))
@@ -65,7 +65,7 @@ def command(desk: Desk, answer: str, approval_id: str) -> list[str]:
 
 @contextmanager
 def person(desk: Desk, answer: str, approval_id: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Has read the question, and answers when told to."""
+    """Start a process that has read the request and decides on a signal."""
     with subprocess.Popen(command(desk, answer, approval_id), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
@@ -73,7 +73,7 @@ def person(desk: Desk, answer: str, approval_id: str) -> Iterator["subprocess.Po
 
 
 def answer_now(child: "subprocess.Popen[bytes]") -> float:
-    """Tell the person to answer, and when the answer is in the store."""
+    """Signal the process to decide. Return the time at which the decision is in the store."""
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdin.write(b"go\n")
@@ -82,7 +82,7 @@ def answer_now(child: "subprocess.Popen[bytes]") -> float:
     return time.monotonic()
 
 
-def test_an_answer_of_another_process_wakes_whoever_waits_at_once(desk: Desk) -> None:
+def test_a_decision_in_another_process_wakes_a_waiting_caller_at_once(desk: Desk) -> None:
     asked = desk.approvals.ask(question())
     ended: list[tuple[float, str]] = []
 
@@ -100,7 +100,7 @@ def test_an_answer_of_another_process_wakes_whoever_waits_at_once(desk: Desk) ->
     assert woken - answered < AT_ONCE
 
 
-def test_many_wait_in_one_event_loop_and_each_hears_its_own_answer(desk: Desk) -> None:
+def test_many_callers_wait_in_one_event_loop_and_each_gets_its_own_decision(desk: Desk) -> None:
     asked = [desk.approvals.ask(question(number)).approval_id for number in range(20)]
 
     async def wait_for_all(child: "subprocess.Popen[bytes]") -> tuple[float, list[str]]:
@@ -122,7 +122,9 @@ def test_many_wait_in_one_event_loop_and_each_hears_its_own_answer(desk: Desk) -
     assert states == ["APPROVED"] * 19
 
 
-def test_nobody_looks_while_nothing_happens(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_caller_does_not_read_the_store_while_nothing_changes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = desk.approvals.ask(question())
     looks = []
     honest = desk.approvals.show
@@ -136,7 +138,7 @@ def test_nobody_looks_while_nothing_happens(desk: Desk, monkeypatch: pytest.Monk
     assert len(looks) == 2, "one before the wait, one after"
 
 
-def test_whoever_waits_hears_that_the_time_is_over(desk: Desk, clock: Now) -> None:
+def test_a_waiting_caller_wakes_when_the_request_expires(desk: Desk, clock: Now) -> None:
     asked = desk.approvals.ask(question())
     clock.offset = timedelta(seconds=599.7)
     began = time.monotonic()
@@ -146,7 +148,7 @@ def test_whoever_waits_hears_that_the_time_is_over(desk: Desk, clock: Now) -> No
 
 
 @pytest.mark.parametrize("broken", ["inotify", "file"])
-def test_without_a_bell_an_answer_is_found_by_the_next_look(
+def test_without_a_change_signal_the_next_poll_finds_a_decision(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     monkeypatch.setattr(bell_module, "POLL_SECONDS", 0.3)
@@ -164,7 +166,9 @@ def test_without_a_bell_an_answer_is_found_by_the_next_look(
 @pytest.mark.parametrize(
     "point,counts", [("append.inserted", False), ("append.before_commit", False), ("append.committed", True)]
 )
-def test_a_person_whose_process_is_killed_has_answered_or_has_not(desk: Desk, point: str, *, counts: bool) -> None:
+def test_a_decision_of_a_killed_process_is_recorded_whole_or_not_at_all(
+    desk: Desk, point: str, *, counts: bool
+) -> None:
     asked = desk.approvals.ask(question())
     ended = run_child([*command(desk, "approve", asked.approval_id), "--at-once"], fault=Fault(point))
     assert ended.killed, ended.output
@@ -178,7 +182,7 @@ def test_a_person_whose_process_is_killed_has_answered_or_has_not(desk: Desk, po
     assert desk.kinds() == ["requested", "approved", "used"]
 
 
-def test_the_bell_is_a_private_file_and_ringing_it_never_fails(tmp_path: Path) -> None:
+def test_the_change_signal_is_a_private_file_and_notifying_never_fails(tmp_path: Path) -> None:
     change_signal = ChangeSignal(tmp_path / "bell")
     change_signal.notify()
     assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600

@@ -71,7 +71,9 @@ def test_an_approval_is_only_for_the_call_that_was_shown(place: Place, asking: A
     assert second.state == "waiting"
     assert second.waiting.what == "acme has 30%, and gets 5%"
     old = place.workspace.approvals.show(first.waiting.approval_id)
-    assert (old.state, "asked anew" in str(old.reason)) == ("VOID", True), "two approval requests for one call"
+    assert (old.state, "a new approval request replaced it" in str(old.reason)) == ("VOID", True), (
+        "two approval requests for one call"
+    )
     other = asking.call(token=token, key="ask-bound", customer="acme", percent=90)
     assert other.state == "waiting", "an approval of 5 percent allowed 90"
     renewed = asking.call(token=place.token("crm.ask"), key="ask-bound", customer="acme", percent=5)

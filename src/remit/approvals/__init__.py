@@ -1,1 +1,1 @@
-"""Requests for a person's approval, and the decisions: each bound to one thing, given once, never by an agent."""
+"""Approval requests and the decisions of people. A decision is for one request, is final, and is never an agent's."""

@@ -1,6 +1,6 @@
-"""Which question is meant by an id, or by the beginning of one.
+"""Finds approval requests by id or by the beginning of an id, and finds the lasting request to use again.
 
-Questions that no process holds anything for: put once, and put anew when what would happen is not what was shown.
+A lasting request does not depend on a process. It is created once, and again if the effect differs from what was shown.
 """
 
 from datetime import datetime
@@ -15,11 +15,11 @@ from remit.ledger.writer import Batch
 from remit.store.approvals import ApprovalRow, find_row, newest_same, open_rows, pending_rows_beginning, rows_beginning
 from remit.store.connection import Connection
 
-_SUPERSEDED: Final = "it was asked anew, since it is not any more what was shown here"
+_SUPERSEDED: Final = "a new approval request replaced it, because the effect is no longer the one shown here"
 
 
 def find_reusable(batch: Batch, request: ApprovalRow, since: datetime) -> ApprovalRow | None:
-    """What stands for what is asked now: an open question, or a no. Others of the same key are void from here on."""
+    """Find the open or denied request that is the same as `request`. Void the other open ones of its action."""
     same = newest_same(batch.store, request, render_time(since), request.created_at)
     reusable = same if same is not None and (same.is_open or same.state == "DENIED") else None
     for row in list(open_rows(batch.store, request.tenant_id)):
@@ -34,10 +34,10 @@ _MOST_NAMED: Final = 4
 
 
 def find_approval(connection: Connection, tenant_id: str, name: str) -> ApprovalRow:
-    """By its whole id, or by a beginning that is no other's.
+    """Find a request by its whole id, or by a beginning that no other request has.
 
-    For a yes too, closed questions count: ids begin with the time, so an agent that gives up the question which a
-    person has just read, and puts another, has one that begins alike.
+    Closed requests are searched too, also for an approval. Ids begin with the time: an agent could withdraw the request
+    that a person has just read, and make another one whose id begins in the same way.
     """
     found = find_row(connection, tenant_id, name)
     if found is not None:
@@ -49,14 +49,14 @@ def find_approval(connection: Connection, tenant_id: str, name: str) -> Approval
         raise _ambiguous(name, rows)
     raise RefusedError(
         Reason.STATE_MISSING,
-        "there is no such question",
-        where=f"question {name}",
-        next_step="List those that wait: remit approvals",
+        "there is no such approval request",
+        where=f"approval request {name}",
+        next_step="List the pending requests: remit approvals",
     )
 
 
 def find_approval_to_deny(connection: Connection, tenant_id: str, name: str) -> ApprovalRow:
-    """The same; but a beginning is that of the one which waits, if only one does. A no does no harm."""
+    """Find a request to deny. If only one pending request has this beginning, it is meant: a denial does no harm."""
     if len(name) >= SHORTEST_PREFIX:
         waiting = pending_rows_beginning(connection, tenant_id, name)
         if len(waiting) == 1:
@@ -69,7 +69,7 @@ def _ambiguous(name: str, rows: list[ApprovalRow]) -> RefusedError:
     more = ", and more" if len(rows) > _MOST_NAMED else ""
     return RefusedError(
         Reason.STATE_MISSING,
-        "more than one question begins like this",
-        where=f"question {name}",
+        "more than one approval request has an id with this beginning",
+        where=f"approval request {name}",
         next_step=f"Give the whole id: {named}{more}.",
     )

@@ -1,8 +1,8 @@
-"""Questions to a person about held requests and calls, and the answers: asked, decided, expired, void, used.
+"""The service for approval requests about held requests and calls. It asks, decides, expires, voids and uses them.
 
-Each step is one entry of the ledger, written in one transaction with the row. A row is believed only as far as a signed
-entry says the same: whoever can write to the database, and has no key, can neither make a yes nor change what it was
-said to. A yes is used once, within its time, for the very request, action and token that it was asked for.
+Each step is one ledger entry, written in one transaction with the row. A row is only trusted if a signed entry says the
+same. So an attacker who can write to the database but has no key can neither make an approval nor change its subject.
+An approval is used once, before it expires, for exactly the request, action and token that it was given for.
 """
 
 import time
@@ -44,14 +44,14 @@ from remit.store.tokens import require_not_revoked, revoked_since
 
 MAX_PENDING: Final = 500
 MAX_PENDING_OF_ONE: Final = 50
-"""Questions that one agent may have open. People who are asked about everything stop reading."""
+"""The most pending requests of one agent. People who are asked too often stop reading."""
 MOST_LISTED: Final = 1_000
 _HOST_DIED: Final = "the process that held the request is gone"
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """What a person is to be asked: whether exactly this request may be sent, for this action, by this token."""
+    """A request for a person's approval of exactly this request, for this action and this token."""
 
     agent_id: str
     token_jti: str
@@ -61,10 +61,10 @@ class ApprovalRequest:
     preview: ApprovalPreview
     screenshot: str | None = None
     not_after: datetime | None = None
-    """When the token ends: then a yes would come to nothing."""
+    """The time at which the token expires. After it, an approval would have no effect."""
     life: timedelta = timedelta(seconds=APPROVAL_SECONDS)
     lasting: bool = False
-    """No process holds anything for it: it outlives the one that asks, and whoever asks again gets the same one."""
+    """Whether the request outlives the process that asks. A caller that asks for the same again gets the same one."""
 
 
 class _Decided(NamedTuple):
@@ -73,7 +73,7 @@ class _Decided(NamedTuple):
 
 
 class ApprovalService:
-    """The questions of one workspace. Safe to use from several threads and processes at once."""
+    """The approval requests of one workspace. Safe to use from several threads and processes at once."""
 
     def __init__(
         self, ledger: Callable[[], Ledger], change_signal: ChangeSignal, clock: Clock, tenant_id: str = DEFAULT_TENANT
@@ -86,11 +86,11 @@ class ApprovalService:
     # --- asking and using: the side of the host that holds the request ------------------------------------------------
 
     def ask(self, request: ApprovalRequest) -> Approval:
-        """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token.
+        """Create an approval request. It is void when this process ends, and expires after `life` or with the token.
 
-        A lasting one is put once: whoever asks the very same thing again is given it, a no included.
+        A lasting request is created once. A caller that asks for the same again gets it, also if it was denied.
         """
-        # Once more, each by itself: whoever asks has masked it all, and nothing here may hide what stands beside it.
+        # The caller has masked the preview. Each text is masked again by itself, so that no mask hides another text.
         tree: Any = mask_texts(request.preview.tree(), mask_shaped)
         preview = canonical_bytes(request.preview.from_tree(tree, source="preview").tree()).decode()
 
@@ -134,9 +134,9 @@ class ApprovalService:
     def use(
         self, batch: Batch, approval_id: str, *, request_digest: str, action_digest: str, token_jti: str
     ) -> Approval:
-        """Spend a yes, in the transaction that records the intent. Refuses, and says why, unless everything fits.
+        """Use up an approval in the transaction that records the intent. Refuses, with the reason, if anything differs.
 
-        From here on the request may be sent, once; whatever becomes of it, nobody can use this yes again.
+        After it the request may be sent once. The approval cannot be used again, whatever the outcome is.
         """
         row = find_row(batch.store, self._tenant_id, approval_id)
         if row is None:
@@ -160,15 +160,15 @@ class ApprovalService:
         return change_state(batch, row, "USED", this_process()).as_approval()
 
     def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
-        """Nothing can come of these any more, such as when the page is gone. Those that are closed stay as they are."""
+        """Void requests that can have no effect any more, for example because the page is gone. Skips closed ones."""
         return self._close(lambda row: why if row.approval_id in approval_ids else "")
 
     def void_orphans(self) -> list[Approval]:
-        """Questions whose host is gone: what it held died with it."""
+        """Void the requests whose process is gone: the requests that it held are lost."""
         return self._close(lambda row: _HOST_DIED if is_orphan(row, self._ledger().store.dialect) else "")
 
     def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
-        """All that wait for a token which is being revoked, in the same transaction. Notify afterwards."""
+        """Void all open requests of a token in the transaction that revokes it. The caller notifies afterwards."""
         rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
         for row in rows:
             change_state(batch, row, "VOID", None, f"{REVOKED} by {by}")
@@ -177,7 +177,7 @@ class ApprovalService:
     # --- looking and deciding: the side of people ---------------------------------------------------------------------
 
     def listed(self, *states: ApprovalState) -> list[Approval]:
-        """The newest first; without states, all of the last thousand."""
+        """List the requests in these states, the newest first. Without states, list the newest thousand."""
         self.expire_due()
         with self._ledger().store.reading() as connection:
             if states == ("PENDING",):
@@ -187,20 +187,20 @@ class ApprovalService:
         return [row.as_approval() for row in rows]
 
     def pending(self) -> frozenset[str]:
-        """The ids of those that wait for an answer: a short look, for those who wait with them."""
+        """Return the ids of the pending requests. This is a quick query for callers that wait for a decision."""
         self.expire_due()
         with self._ledger().store.reading_pooled() as connection:
             rows = open_rows(connection, self._tenant_id)
             return frozenset(row.approval_id for row in rows if row.state == "PENDING")
 
     def show(self, approval_id: str) -> Approval:
-        """By its id, or by the beginning of it where that is no other's too."""
+        """Return a request by its id, or by a beginning that no other request has."""
         self.expire_due()
         with self._ledger().store.reading_pooled() as connection:
             return find_approval(connection, self._tenant_id, approval_id).as_approval()
 
     def decide(self, approval_id: str, *, approved: bool, who: Person, reason: str | None = None) -> Approval:
-        """A person's answer. The first one counts; to a question that is closed there is none."""
+        """Record a person's decision. The first decision is final; a closed request accepts none."""
         why = mask_text(reason)[:1_000] if reason else None
 
         def work(batch: Batch) -> _Decided:
@@ -210,7 +210,7 @@ class ApprovalService:
             require_other_than_agent(row, who)
             if row.state != "PENDING":
                 raise already_closed_error(row, last_step_at(batch.store, row))
-            # Closed here, and told afterwards: raised inside, the transaction would not keep it.
+            # Closed here and raised after the transaction: an error inside it would undo the closing.
             if batch.times_in(self._tenant_id).is_over(row.created_at, row.expires_at):
                 return _Decided(change_state(batch, row, "EXPIRED", None), timeout_error(row))
             if refusal := self._refusal(batch, row):
@@ -230,7 +230,7 @@ class ApprovalService:
         return approval
 
     def expire_due(self) -> list[Approval]:
-        """Close what nobody answered, or used, in time, and what a dead host left. Writes only if there is any."""
+        """Close the requests that expired, and those whose process is gone. Writes only if there are any."""
         with self._ledger().store.reading_pooled() as connection:
             rows = list(open_rows(connection, self._tenant_id))
             times = ChainTimes.of(connection, self._tenant_id, self._clock()) if rows else None
@@ -244,9 +244,9 @@ class ApprovalService:
     def wait(
         self, approval_id: str, timeout: float | None = None, is_over: Callable[[], bool] = lambda: False
     ) -> Approval:
-        """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
+        """Wait until a person decides, the request is closed, or the timeout passes. After a timeout it is PENDING.
 
-        Woken by the signal; nobody polls. `is_over` ends it early: notify for it to be called.
+        The change signal wakes it; it does not poll. `is_over` ends the wait early: notify so that it is called.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.change_signal.listening() as listener:
@@ -258,13 +258,13 @@ class ApprovalService:
                 listener.wait(min(left, self.seconds_left(found)))
 
     def seconds_left(self, approval: Approval) -> float:
-        """Until it expires, by the clock; a little more, so that whoever looks then finds it expired."""
+        """Return the seconds until it expires, plus a millisecond, so that a query after them finds it expired."""
         return max((parse_time(approval.expires) - self._clock()).total_seconds(), 0) + 0.001
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _close(self, why: Callable[[ApprovalRow], str]) -> list[Approval]:
-        """Void those that there is a reason for, and expire those whose time is over."""
+        """Void the open requests for which `why` returns a reason, and expire the overdue ones."""
 
         def work(batch: Batch) -> list[ApprovalRow]:
             voided = [
@@ -292,9 +292,9 @@ class ApprovalService:
         if len(agents) >= MAX_PENDING or agents.count(agent_id) >= MAX_PENDING_OF_ONE:
             raise RefusedError(
                 Reason.RESOURCE_EXHAUSTED,
-                "too many questions wait for an answer already",
+                "too many approval requests are pending",
                 where=f"agent {agent_id}",
-                next_step="Answer some first: remit approvals",
+                next_step="A person has to decide some of them first: remit approvals",
             )
 
     def _why_void(self, connection: Connection, row: ApprovalRow) -> str:

@@ -1,5 +1,6 @@
-"""One step in the life of a question: the entry of the ledger, and the row with it. What a row about a question is
-worth: a signed entry of the ledger says the same, and its host is alive.
+"""State changes of an approval request: the ledger entry together with the row.
+
+Also the checks of a row: a signed ledger entry says the same, and the process that holds the request is alive.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from remit.store.process_identity import is_before_reboot, is_dead
 def change_state(
     batch: Batch, row: ApprovalRow, state: ApprovalState, actor: str | None, reason: str | None = None
 ) -> ApprovalRow:
-    """One step of the state machine with its entry. The database refuses any other step."""
+    """Make one step of the state machine, and append its entry. The database refuses any other step."""
     entry = batch.append(build_entry(row, state, actor, {"reason": reason} if reason else {}))
     moved = row._replace(state=state, entry_seq=entry.seq)
     if state in {"APPROVED", "DENIED"}:
@@ -47,7 +48,7 @@ def build_entry(row: ApprovalRow, state: ApprovalState, actor: str | None, more:
 
 
 def summarise_preview(preview: dict[str, Any]) -> dict[str, Any]:
-    """What the ledger keeps of a preview, beside its digest: it is for ever, and small."""
+    """Return the part of a preview that the ledger keeps beside its digest. It is small, because it is permanent."""
     if "function" in preview:
         return {"function": preview["function"], "effect": preview["estimatedEffect"][:2_000]}
     return {"method": preview["method"], "url": preview["url"][:2_000], "effect": preview["estimatedEffect"][:2_000]}
@@ -56,7 +57,7 @@ def summarise_preview(preview: dict[str, Any]) -> dict[str, Any]:
 def require_evidence(
     connection: Connection, keyring: Callable[[], Keyring], row: ApprovalRow, seq: int, state: ApprovalState
 ) -> None:
-    """That it was asked like this, or answered like this, is somebody's word until a signed entry says so."""
+    """Require a signed entry that says the same as the row. Without it, the row proves nothing."""
     entry = require_covered(connection, keyring, row.tenant_id, seq)
     wanted = f'"bound_digest":"{row.bound_digest}"'
     if entry.kind != KIND_OF[state] or wanted not in entry.payload or (state == "APPROVED" and not entry.actor):
@@ -64,13 +65,13 @@ def require_evidence(
 
 
 def require_current(connection: Connection, row: ApprovalRow) -> None:
-    """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
+    """Require that the ledger has no later step than the row, including the steps of this transaction."""
     if was_moved_on(connection, row):
         raise evidence_error(row)
 
 
 def is_orphan(row: ApprovalRow, dialect: Dialect) -> bool:
-    """Whether the process that held the request is gone, as far as this machine can tell."""
+    """Return whether the process that held the request is gone, as far as this machine can know."""
     if row.host == LASTING:
         return False
     return (dialect == "sqlite" and is_before_reboot(row.host)) or is_dead(row.host)

@@ -1,4 +1,4 @@
-"""Waiting for many answers at once in an event loop: one listener and one look for all, and no idle thread."""
+"""Waits for many decisions at once in an event loop, with one listener and one query for all, and no idle thread."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,13 +12,13 @@ T = TypeVar("T")
 
 
 class ThreadRunner(Protocol):
-    """As `asyncio.to_thread`: how the store is read beside the event loop."""
+    """A function such as `asyncio.to_thread` that reads the store outside of the event loop."""
 
     def __call__(self, work: Callable[..., T], /, *arguments: Any) -> Awaitable[T]: ...
 
 
 class ApprovalWatcher:
-    """For one event loop. Listens while anybody waits. `run_apart` runs what reads the store, apart from the loop."""
+    """The waiting callers of one event loop. Listens while a caller waits. `run_apart` reads the store in a thread."""
 
     def __init__(self, approvals: ApprovalService, run_apart: ThreadRunner = asyncio.to_thread) -> None:
         self._approvals = approvals
@@ -28,10 +28,10 @@ class ApprovalWatcher:
         self._queued: asyncio.Task[frozenset[str]] | None = None
 
     async def wait(self, approval_id: str, wait_seconds: float | None = None) -> Approval:
-        """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
+        """Wait until a person decides, the request is closed, or the time passes. After that time it is PENDING.
 
-        Takes the whole id. The store is read in a thread, and only after a signal; or when the question expires; or
-        every few seconds, for the signal that was missed.
+        Takes the whole id. A thread reads the store after a signal, when the request expires, and every few seconds in
+        case a signal was missed.
         """
         loop = asyncio.get_running_loop()
         deadline = float("inf") if wait_seconds is None else loop.time() + wait_seconds
@@ -39,7 +39,7 @@ class ApprovalWatcher:
         try:
             found = await self._run_apart(self._approvals.show, approval_id)
             while found.state == "PENDING" and loop.time() < deadline:
-                signal = listener.next_signal()  # before the reading: what happens after it is noticed
+                signal = listener.next_signal()  # before the query, so that a change during the query is noticed
                 if approval_id not in await self._pending():
                     signal.cancel()
                     return await self._run_apart(self._approvals.show, approval_id)
@@ -51,10 +51,10 @@ class ApprovalWatcher:
             self._leave(listener)
 
     async def _pending(self) -> frozenset[str]:
-        """What waits for an answer, by a look that begins after this call. Whoever asks meanwhile shares it."""
+        """Return the pending ids by a query that begins after this call. Callers that ask meanwhile share it."""
         if self._queued is None:
             self._queued = asyncio.create_task(self._read_pending(self._running))
-        return await asyncio.shield(self._queued)  # whoever is cancelled leaves the look to the others
+        return await asyncio.shield(self._queued)  # a cancelled caller leaves the query to the other callers
 
     async def _read_pending(self, earlier: "asyncio.Task[frozenset[str]] | None") -> frozenset[str]:
         if earlier is not None:

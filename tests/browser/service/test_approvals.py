@@ -386,7 +386,7 @@ def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_st
     for result in (killed, ended):
         assert result.error is not None
         assert (result.error.code, result.sent) == ("KERNEL_ERROR", 0), "nobody said no"
-        assert str(result.reason).startswith("not sent: the question is void: ")
+        assert str(result.reason).startswith("not sent: the approval request is void: ")
         assert exit_code(result, refused=False) == 2
     # Chromium may tell that it gave the request up before the session's end is noticed.
     assert str(ended.reason).endswith(("its browser session has ended", "the browser gave the request up"))
