@@ -254,14 +254,14 @@ def test_at_agent_06_twin_another_question_is_noticed(desk: Office, monkeypatch:
     is_caught(check_06, desk)
 
 
-# --- 07 and 12: what nobody can do yet ------------------------------------------------------------------------------
+# --- 07 and 12: requests that no simulation covers -------------------------------------------------------------------
 
 
 def check_07(office: Office) -> None:
     reply = office.ask("order a pizza, password: hunter2hunter2")
     assert reply.outcome.reason_code == "SIMULATION_MISSING"
     assert reply.outcome.simulation_outcome is None
-    assert "passed on" in reply.outcome.user_visible_text
+    assert "was recorded" in reply.outcome.user_visible_text
     assert office.events(reply.goal.correlation_id) == ["ESCALATED"]
     assert office.goals.intake(TENANT)[0].count == 1
     office.ask("order a pizza, password: hunter2hunter2")

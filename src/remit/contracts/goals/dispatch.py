@@ -1,13 +1,13 @@
-"""Between the agent core and the SimulationExecutor: the dispatch envelope, and what comes back."""
+"""The dispatch envelope from the agent core to the SimulationExecutor, and the outcome that comes back."""
 
 from remit.contracts.base import Contract, Identifier, JsonObject, Many, ReasonCode
 
 
 class DispatchEnvelope(Contract):
-    """One step, handed over for execution.
+    """One step, to be executed.
 
-    `simulation_id` comes from the Finder's packet. Whether a confirmation or a rollback plan is needed depends on the
-    simulation's class, and is decided where that class is known.
+    `simulation_id` comes from the Finder's packet. This model does not check whether a confirmation or a rollback plan
+    is needed: that depends on the impact of the simulation, which the gates know.
     """
 
     correlation_id: Identifier
@@ -25,7 +25,7 @@ class DispatchEnvelope(Contract):
 
 
 class SimulationOutcome(Contract):
-    """What the SimulationExecutor said. Stored and passed on unchanged."""
+    """The result from the SimulationExecutor. It is stored and passed on unchanged."""
 
     payload: JsonObject
     reason_code: ReasonCode

@@ -1,4 +1,4 @@
-"""The goal door's closed set of reason codes: what each means, which errors it stands for, and what a user reads."""
+"""The closed set of reason codes of goals, the text that a user reads for each, and the errors that each stands for."""
 
 from typing import Final, Literal
 
@@ -32,30 +32,30 @@ AgentCode = Literal[
 
 USER_TEXT: Final[dict[str, str]] = {
     "SIMULATION_SUCCEEDED": "Done.",
-    "SIMULATION_FAILED": "It was tried and did not succeed. Its record says whether anything of it stands.",
-    "SIMULATION_REFUSED": "It cannot be done as things are. Nothing was done.",
-    "STEP_TIMEOUT": "It took longer than it may, and was stopped.",
-    "CLARIFY_REQUIRED": "",  # the Finder's own question, unchanged
-    "FINDER_REFUSED": "This was not understood as something to do. Say it in other words.",
-    "SIMULATION_MISSING": "Nothing here can do this yet. It was passed on to the people who build such things.",
-    "CANDIDATES_UNRESOLVED": "This could mean several things. Say more exactly which one you want.",
-    "PACKET_INVALID": "What was understood does not belong to this request, or is out of date. Ask again.",
-    "FIELDS_INVALID": "Something that is needed is missing or not valid. Ask again, with all of it.",
-    "SIMULATION_NOT_REGISTERED": "Nothing here can do this.",
-    "SIMULATION_NOT_ACTIVE": "This is not switched on for you.",
-    "ROLLBACK_PLAN_MISSING": "This could not be taken back, so it is not done.",
-    "CONFIRMATION_REQUIRED": "",  # made of the simulation's title, its fields and the words of the language
+    "SIMULATION_FAILED": "It was tried and did not succeed. Its trace shows whether anything was changed.",
+    "SIMULATION_REFUSED": "This cannot be done at present. Nothing was done.",
+    "STEP_TIMEOUT": "It took longer than allowed and was stopped.",
+    "CLARIFY_REQUIRED": "",  # the Finder's own question is shown unchanged
+    "FINDER_REFUSED": "Your request was not understood. Say it in other words.",
+    "SIMULATION_MISSING": "Remit cannot do this yet. Your request was recorded for the people who can add it.",
+    "CANDIDATES_UNRESOLVED": "Your request could mean several things. Say more exactly which one you want.",
+    "PACKET_INVALID": "The interpretation of your request belongs to another request, or is out of date. Ask again.",
+    "FIELDS_INVALID": "A value is missing or not valid. Ask again, and give all values.",
+    "SIMULATION_NOT_REGISTERED": "Remit cannot do this.",
+    "SIMULATION_NOT_ACTIVE": "This action is not active for you.",
+    "ROLLBACK_PLAN_MISSING": "This could not be rolled back afterwards, so it was not done.",
+    "CONFIRMATION_REQUIRED": "",  # made from the title, the fields and the words of the language
     "CONFIRMATION_AMBIGUOUS": "",
-    "CONFIRMATION_REFUSED": "You said no. Nothing was done.",
+    "CONFIRMATION_REFUSED": "You answered no. Nothing was done.",
     "CONFIRMATION_EXPIRED": "The answer came too late. Ask again.",
-    "CONFIRMATION_MISSING": "Nobody has confirmed this. Nothing was done.",
-    "ACCESS_SCOPE_VIOLATION": "You may not do this.",
-    "ACCESS_AP_REQUIRED": "You may do this only once somebody else has approved it.",
+    "CONFIRMATION_MISSING": "This was not confirmed. Nothing was done.",
+    "ACCESS_SCOPE_VIOLATION": "You are not allowed to do this.",
+    "ACCESS_AP_REQUIRED": "You may do this only after another person has approved it.",
     "ACCESS_ALLOWED": "You may do this.",
-    "IDEMPOTENCY_VIOLATION": "It was done or begun before, or its id stands for something else. Nothing was done now.",
-    "REPLAY_INVARIANT_FAILED": "What was decided cannot be shown to be right any more, so nothing is done.",
+    "IDEMPOTENCY_VIOLATION": "It was done or started before, or the id belongs to another goal. Nothing was done now.",
+    "REPLAY_INVARIANT_FAILED": "The decision about your request cannot be verified, so nothing is done.",
 }
-"""What a user reads; those that are empty are made where the words are known."""
+"""The text that a user reads, by code. An empty text is made by the code that knows the words to show."""
 
 GOAL_CODES: Final[dict[Reason, AgentCode]] = {
     Reason.GOAL_CONFLICT: "IDEMPOTENCY_VIOLATION",
@@ -77,9 +77,10 @@ GOAL_CODES: Final[dict[Reason, AgentCode]] = {
 
 
 def goal_code(reason: Reason) -> AgentCode:
+    """Return the reason code of an error."""
     return GOAL_CODES.get(reason, "SIMULATION_FAILED")
 
 
 def reason_of(code: str) -> Reason:
-    """The error that a gate's code is raised as, where it has to be one."""
+    """Return the error reason under which the code of a gate is raised."""
     return next((reason for reason, known in GOAL_CODES.items() if known == code), Reason.MALFORMED)

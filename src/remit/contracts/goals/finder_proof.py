@@ -1,4 +1,4 @@
-"""What the embedded Finder keeps of how it came to a packet: enough to see why, and nothing that a user typed."""
+"""The proof of the embedded Finder: why it made a packet. It contains no text of the user, except values of fields."""
 
 from typing import Annotated, Literal
 
@@ -9,15 +9,15 @@ from remit.contracts.goals.goal import LanguageTag
 
 
 class Considered(Contract):
-    """A simulation that came into question. The words are those of its own phrase."""
+    """A simulation that the Finder considered. The words are those of its own phrase."""
 
     simulation_id: Name
-    score: Count = Field(description="In ten-thousandths.")
+    score: Count = Field(description="The score, in ten-thousandths.")
     words: Many[Annotated[str, Field(max_length=300)]]
 
 
 class FinderProof(Contract):
-    """The values collected so far stand here for a question, since the next answer of the thread builds on them."""
+    """The proof of one packet. For a question, `fields` has the values so far, because the next answer needs them."""
 
     version: VersionOne
     finder_version: Identifier

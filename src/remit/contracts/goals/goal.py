@@ -1,4 +1,4 @@
-"""The goal door: what a user wants, the plan made of it, and how each step ended."""
+"""Goals: the request of a user, the plan that is made from it, and how each step ended."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -9,7 +9,7 @@ from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.packets import FinderPacket
 
 LanguageTag = Annotated[str, Field(max_length=35, pattern=r"^[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8}){0,6}$")]
-"""BCP 47."""
+"""A language tag of BCP 47."""
 
 KeyPart = Literal[
     "correlation_id", "step_id", "simulation_id", "required_fields_fingerprint", "policy_snapshot_version"
@@ -25,7 +25,7 @@ KEY_RECIPE: Final[tuple[KeyPart, ...]] = (
 
 
 class ConfirmState(Contract):
-    """Where the confirmation stands. An answer is there exactly when one was given; what it means is decided later."""
+    """The state of the confirmation. `answer` is the text of the user; another step decides what it means."""
 
     status: Literal["NONE", "AWAITING", "ANSWERED"]
     answer: Annotated[str, Field(min_length=1, max_length=200)] | None = None
@@ -33,12 +33,12 @@ class ConfirmState(Contract):
     @model_validator(mode="after")
     def _check_answer(self) -> Self:
         if (self.answer is not None) != (self.status == "ANSWERED"):
-            raise ValueError("answer is there exactly when the status is ANSWERED")
+            raise ValueError("answer is required if the status is ANSWERED, and not allowed otherwise")
         return self
 
 
 class AgentGoalRequest(Contract):
-    """A user's goal, with the Finder's packet about it. A confirmation is read in the language of the tag only."""
+    """A user's goal, with the Finder's packet. A confirmation is read only in the language of the tag."""
 
     correlation_id: Identifier
     tenant_id: Identifier
@@ -54,7 +54,7 @@ class AgentGoalRequest(Contract):
 
 
 class StepRetryPolicy(Contract):
-    """How often a step may be tried, and the waits in between. One attempt means no retry."""
+    """How often a step may be tried, and the waits between the attempts. One attempt means no retry."""
 
     max_attempts: Annotated[int, Field(ge=1, le=10)]
     backoff_ms: Annotated[Many[Annotated[int, Field(ge=0, le=600_000)]], Field(max_length=9)] = ()
@@ -62,12 +62,12 @@ class StepRetryPolicy(Contract):
     @model_validator(mode="after")
     def _check_waits(self) -> Self:
         if len(self.backoff_ms) != self.max_attempts - 1:
-            raise ValueError("backoff_ms needs one wait between each two attempts")
+            raise ValueError("backoff_ms must have one wait fewer than max_attempts")
         return self
 
 
 class AgentStep(Contract):
-    """One simulation to run. The key recipe is always the five parts in their order."""
+    """One simulation to run. The key recipe always has the same five parts in the same order."""
 
     step_id: Identifier
     simulation_id: Identifier
@@ -88,7 +88,7 @@ class AgentStep(Contract):
 
 
 class AgentExecutionPlan(Contract):
-    """The steps in their order. A confirmation or a step is named by the step's id."""
+    """The steps in order. `required_confirmations` lists the ids of the steps that need a confirmation."""
 
     plan_id: Identifier
     finder_packet_ref: Identifier
@@ -108,12 +108,12 @@ class AgentExecutionPlan(Contract):
         if sorted(self.required_confirmations) != needed:
             raise ValueError("required_confirmations must name exactly the steps with confirmation_required")
         if not {step.access_action for step in self.ordered_steps} <= set(self.access_actions_required):
-            raise ValueError("access_actions_required lacks the action of a step")
+            raise ValueError("access_actions_required must contain the access action of every step")
         return self
 
 
 class AgentExecutionOutcome(Contract):
-    """How a cycle ended. Without a dispatch there is no simulation outcome, and may be no step."""
+    """How a cycle ended. Without a dispatch there is no simulation outcome, and there may be no step."""
 
     step_id: Identifier | None
     simulation_outcome: SimulationOutcome | None

@@ -1,4 +1,4 @@
-"""Words that people read, in one language or in several; and which of them somebody reads. Pure."""
+"""Texts for people in one language or several, and the choice of the one that a user reads. Pure."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -11,14 +11,15 @@ _OTHERWISE: Final = "en"
 
 
 def matching_language_tags(language_tag: str) -> tuple[str, ...]:
-    """`zh-hant-tw`, `zh-hant`, `zh`: the language, and what it is a kind of. Never another one."""
+    """Return the tag and its more general tags, such as `zh-hant-tw`, `zh-hant`, `zh`. Never another language."""
     parts = language_tag.lower().split("-")
     return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
 def in_language(texts: str | Mapping[str, str], language_tag: str) -> str:
-    """In the language, else in what it is a kind of, else in English, else in the first by the alphabet: a mapping has
-    no order of its own, and the same file must always read the same.
+    """Return the text in the language, else in a more general tag, else in English, else by the first tag.
+
+    The first tag is that of the alphabet: a mapping has no order, and the same file must always give the same text.
     """
     if isinstance(texts, str):
         return texts
@@ -29,7 +30,7 @@ def in_language(texts: str | Mapping[str, str], language_tag: str) -> str:
 
 def _one_spelling(text_by_language: dict[str, str]) -> dict[str, str]:
     if len({tag.lower() for tag in text_by_language}) != len(text_by_language):
-        raise ValueError("the same language stands twice, in two spellings")
+        raise ValueError("the same language is listed twice, in two spellings")
     return text_by_language
 
 
@@ -46,7 +47,7 @@ Title = Annotated[
     | Annotated[dict[LanguageTag, _Title], _Several, AfterValidator(_one_spelling), Tag("by language")],
     Discriminator(_shape),
 ]
-"""As it stands, or by language: `{en: Archive a note, de: Eine Notiz archivieren}`."""
+"""One text, or texts by language: `{en: Archive a note, de: Eine Notiz archivieren}`."""
 
 Question = Annotated[
     Annotated[_Question, Tag("plain")]

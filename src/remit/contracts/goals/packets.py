@@ -1,4 +1,4 @@
-"""What the Finder says about a goal: exactly one of four packets, told apart by `packet_type`."""
+"""The answer of the Finder about a goal: exactly one of four packets. `packet_type` names the kind."""
 
 from typing import Annotated, Final, Literal
 
@@ -8,7 +8,7 @@ from remit.contracts.base import Contract, Identifier, JsonObject, OneOf, Reason
 
 
 class Packet(Contract):
-    """What every packet carries: without its proof and its idempotency key it is refused."""
+    """The fields of every packet. A packet without its proof or its idempotency key is refused."""
 
     packet_id: Identifier
     correlation_id: Identifier
@@ -19,14 +19,14 @@ class Packet(Contract):
 
 
 class Candidate(Contract):
-    """A simulation that fits. The score is the Finder's own, for the record; nobody may rank by it again."""
+    """A simulation that fits. The score is the Finder's own, for the ledger. Remit does not rank by it again."""
 
     simulation_id: Identifier
     score: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 class SimulationMatchPacket(Packet):
-    """Candidates in the Finder's order: the first is used, as it is."""
+    """Candidates in the Finder's order. Remit uses the first one."""
 
     packet_type: Literal["match"]
     candidates: Some[Candidate]
@@ -34,7 +34,7 @@ class SimulationMatchPacket(Packet):
 
 
 class ClarifyPacket(Packet):
-    """One question, to be passed on word for word."""
+    """One question for the user, passed on word for word."""
 
     packet_type: Literal["clarify"]
     question: Annotated[Text, Field(min_length=1)]
@@ -43,12 +43,14 @@ class ClarifyPacket(Packet):
 
 
 class RefusePacket(Packet):
+    """The Finder refuses the goal, with its own reason code."""
+
     packet_type: Literal["refuse"]
     reason_code: ReasonCode
 
 
 class MissingSimulationPacket(Packet):
-    """No simulation does this: it goes to Dev Intake, and nothing is dispatched."""
+    """No simulation covers the goal. It is listed for the people who write simulations, and nothing is dispatched."""
 
     packet_type: Literal["missing"]
     intent: Annotated[ShortText, Field(min_length=1)]
@@ -62,5 +64,5 @@ FinderPacket = Annotated[
 FINDER_PACKET: Final[OneOf[SimulationMatchPacket | ClarifyPacket | RefusePacket | MissingSimulationPacket]] = OneOf(
     FinderPacket,
     "FinderPacket",
-    "What the Finder makes of a goal: a match, a question back, a refusal, or a gap to fill.",
+    "The answer of the Finder to a goal: a match, a question, a refusal, or a missing simulation.",
 )

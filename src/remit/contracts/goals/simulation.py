@@ -1,8 +1,7 @@
-"""What the goal door can do: simulations, their fields, and the one action that each is bound to. Models only.
+"""Simulations: the actions that users can ask for, their fields, and the one action that each is bound to. Models only.
 
-A simulation is a definition, not an attempt: what it does is one task, plan, query or browser action, whose open places
-are filled with typed values. The files are written by people; see `remit.goals.catalogue.catalogue` for what must hold
-between several of them.
+A simulation is a definition: one task, plan, query or browser action, with placeholders that are filled with typed
+values. People write the files. `remit.goals.catalogue.catalogue` has the rules between several simulations.
 """
 
 from functools import cached_property
@@ -34,13 +33,13 @@ State = Literal["DRAFT", "ACTIVE", "RETIRED"]
 
 MAX_STEP_SECONDS: Final = 300
 UNDOES: Final = "of"
-"""The field of a simulation that takes another back: the correlation id of the goal."""
+"""The field of a simulation that rolls another one back. Its value is the correlation id of the goal."""
 
 FieldName = Annotated[str, Field(max_length=40, pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-"""Also the name of a place in a phrase and in an action: `{order_id}`."""
+"""The name of a field. It is also a placeholder in phrases and actions: `{order_id}`."""
 
 Pattern = Annotated[str, Field(min_length=1, max_length=500)]
-"""RE2, for the whole value."""
+"""A pattern in the syntax of RE2, for the whole value."""
 
 Phrase = Annotated[str, Field(min_length=1, max_length=300)]
 Currency = Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")]
@@ -49,27 +48,29 @@ Whole = Annotated[int, Field(ge=-999_999_999_999_999, le=999_999_999_999_999)]
 
 class _AnyField(Contract):
     question: Question = Field(
-        description="What the user is asked when it is missing, word for word; or that by language."
+        description="The question if the value is missing, word for word: one text, or one for each language."
     )
-    optional: bool = Field(default=False, description="Whether the simulation does without; then nobody asks for it.")
+    optional: bool = Field(default=False, description="If true, Remit does not ask for it when it is missing.")
 
 
 class TextField(_AnyField):
-    """Any text on one line."""
+    """A text on one line."""
 
     type: Literal["text"]
     max_length: Annotated[int, Field(ge=1, le=1_000)] = 200
-    pattern: Pattern | None = Field(default=None, description="RE2; the whole text must match.")
+    pattern: Pattern | None = Field(default=None, description="A pattern of RE2 that the whole text must match.")
 
 
 class IdentifierField(_AnyField):
-    """A letter or digit, then letters, digits and `_ . -`, at most 100."""
+    """An identifier: a letter or digit, then letters, digits and `_ . -`, at most 100 characters."""
 
     type: Literal["identifier"]
-    pattern: Pattern | None = Field(default=None, description="RE2; the whole identifier must match.")
+    pattern: Pattern | None = Field(default=None, description="A pattern of RE2 that the whole identifier must match.")
 
 
 class IntegerField(_AnyField):
+    """A whole number."""
+
     type: Literal["integer"]
     minimum: Whole | None = None
     maximum: Whole | None = None
@@ -82,33 +83,35 @@ class IntegerField(_AnyField):
 
 
 class AmountField(_AnyField):
-    """Money: a decimal as text, and an ISO 4217 code."""
+    """An amount of money: a decimal as text, and a currency code of ISO 4217."""
 
     type: Literal["amount"]
     currencies: Annotated[Many[Currency], Field(max_length=50)] = Field(
-        default=(), description="Those that are taken. None given: all."
+        default=(), description="The accepted currencies. An empty list accepts all."
     )
 
 
 class DateField(_AnyField):
-    """A day, as 2026-01-31."""
+    """A day, such as 2026-01-31."""
 
     type: Literal["date"]
 
 
 class EmailField(_AnyField):
+    """An e-mail address."""
+
     type: Literal["email"]
 
 
 class ChoiceField(_AnyField):
-    """One of a few words, whichever way it is capitalised; the value is the word as it stands here."""
+    """One of several choices, in any case. The value is the choice as it is written in the file."""
 
     type: Literal["choice"]
     choices: Annotated[Some[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=50)]
 
 
 class PathField(_AnyField):
-    """A path below the root: no `..`, no `//`, not absolute."""
+    """A path below the root, without `..` and `//`. It is not absolute."""
 
     type: Literal["path"]
 
@@ -120,7 +123,7 @@ FieldSpec = Annotated[
 
 
 class TaskBinding(Contract):
-    """A task of the task door. The manifest's id is made when it is dispatched."""
+    """A task. The id of its manifest is made when it is dispatched."""
 
     type: Literal["task"]
     capability_id: Identifier
@@ -129,7 +132,7 @@ class TaskBinding(Contract):
 
 
 class PlanBinding(Contract):
-    """A plan without its id: written out, or in a file of its own, which the loader puts in its place."""
+    """A plan without its id. The template is written here, or in a file of its own that the loader reads."""
 
     type: Literal["plan"]
     template: JsonObject | None = None
@@ -138,12 +141,12 @@ class PlanBinding(Contract):
     @model_validator(mode="after")
     def _check_one_template(self) -> Self:
         if (self.template is None) == (self.template_file is None):
-            raise ValueError("give template or template_file, and not both")
+            raise ValueError("give either template or template_file")
         return self
 
 
 class SqlBinding(Contract):
-    """One query with bound parameters; becomes a plan with one SQL action."""
+    """One query with bound parameters. It becomes a plan with one SQL action."""
 
     type: Literal["sql"]
     connection: Name
@@ -156,7 +159,7 @@ class SqlBinding(Contract):
 
 
 class BrowserBinding(Contract):
-    """One browser action without its id, and what its token may be good for."""
+    """One browser action without its id, and the limits of its token."""
 
     type: Literal["browser"]
     action: JsonObject
@@ -165,7 +168,7 @@ class BrowserBinding(Contract):
 
 
 class UndoBinding(Contract):
-    """Takes back what the goal named in the field `of` did, by Remit's own rollback. Only good as a rollback."""
+    """Rolls back the goal named in the field `of`, with Remit's own rollback. It can only be used as a rollback."""
 
     type: Literal["undo"]
 
@@ -174,24 +177,24 @@ Binding = Annotated[TaskBinding | PlanBinding | SqlBinding | BrowserBinding | Un
 
 
 class Simulation(Contract):
-    """One thing that the goal door can do. Its digest is what a person promotes."""
+    """One action that users can ask for. A person promotes it by its digest."""
 
     id: Name
     version: Annotated[str, Field(max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}$")]
-    title: Title = Field(description="What the user is asked to confirm; or that by language.")
+    title: Title = Field(description="The text that the user is asked to confirm: one text, or one for each language.")
     impact: Impact
     risk: RiskLevel
-    access_action: Name = Field(description="The Cedar action that a user must be allowed.")
+    access_action: Name = Field(description="The Cedar action that a policy must permit.")
     fields: Annotated[dict[FieldName, FieldSpec], Field(max_length=30)] = Field(default_factory=dict)
     phrases: Annotated[dict[LanguageTag, Annotated[Some[Phrase], Field(max_length=50)]], Field(max_length=50)] = Field(
-        default_factory=dict, description="How users say it, by language."
+        default_factory=dict, description="How users ask for it, by language."
     )
-    rollback: Name | None = Field(default=None, description="The simulation that takes this one back.")
+    rollback: Name | None = Field(default=None, description="The simulation that rolls this one back.")
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)] = 60
     binding: Binding
 
-    # The canonical form has no order of members, and the first missing field is asked for: so the order is data.
-    field_order: Many[FieldName] = Field(default=(), description="The order of the questions; the file's own.")
+    # The canonical form has no order of members, and Remit asks for the first missing field. So the order is data.
+    field_order: Many[FieldName] = Field(default=(), description="The order of the questions: the file's.")
 
     @model_validator(mode="before")
     @classmethod
@@ -208,7 +211,7 @@ class Simulation(Contract):
 
     @cached_property
     def own_digest(self) -> str:
-        """The digest, computed once: a simulation never changes."""
+        """The digest. It is computed once, because a simulation never changes."""
         return self.digest()
 
     def title_in(self, language_tag: str) -> str:
@@ -219,12 +222,12 @@ class Simulation(Contract):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """The fields that must be there, in the order in which they are asked for."""
+        """The required fields, in the order in which Remit asks for them."""
         return tuple(name for name in self.field_order if not self.fields[name].optional)
 
 
 class CatalogueFile(Contract):
-    """A file of simulations, as people write it."""
+    """A file of simulations, written by people."""
 
     bounds: ClassVar[Bounds] = Bounds(max_bytes=256 << 10, max_items=20_000)
 
@@ -233,7 +236,7 @@ class CatalogueFile(Contract):
 
 
 class SnapshotEntry(Contract):
-    """A simulation as it stood for one tenant."""
+    """A simulation with its state for one tenant, at the time of a snapshot."""
 
     simulation: Simulation
     simulation_digest: Digest = Field(alias="digest")
@@ -241,7 +244,7 @@ class SnapshotEntry(Contract):
 
 
 class CatalogueSnapshot(Contract):
-    """One tenant's catalogue at one moment, whole: enough to make a decision from it again."""
+    """The whole catalogue of one tenant at one moment. A decision can be made from it again."""
 
     version: VersionOne
     tenant_id: Identifier
@@ -249,7 +252,7 @@ class CatalogueSnapshot(Contract):
 
 
 class StatePayload(Contract):
-    """What the ledger says when a person promotes or retires a simulation."""
+    """The payload of the ledger entry about a person who promotes or retires a simulation."""
 
     simulation_id: Name
     version: Annotated[str, Field(max_length=40)]

@@ -1,4 +1,4 @@
-"""Service levels of the goal door by their names, and the waivers that a builder may write for a while."""
+"""The figures of the service levels of goals, and the time-limited waivers that a builder may write."""
 
 from datetime import date, timedelta
 from typing import Annotated, ClassVar, Final, Literal, Self
@@ -26,7 +26,7 @@ def _check_date(text: str) -> str:
 
 def _check_printable(text: str) -> str:
     if not text.strip() or not text.isprintable():
-        raise ValueError("this must say something, in printable characters")
+        raise ValueError("the text must not be empty, and must have only printable characters")
     return text
 
 
@@ -37,13 +37,13 @@ Words = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_chec
 
 
 class SloWaiver(Contract):
-    """One breach that a builder lets pass until a day: that day is the last on which it counts."""
+    """One breach that a builder accepts until a day, which is the last day on which the waiver is valid."""
 
     figure: FigureName
     limit: Annotated[float, Field(ge=0, le=1e9)]
-    """The worst value that is let pass."""
+    """The worst value that is accepted."""
     approved_by: Words
-    """The builder who answers for it, by name."""
+    """The name of the builder who is responsible."""
     reason: Words
     issued: Day
     ends: Day
@@ -51,15 +51,15 @@ class SloWaiver(Contract):
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         if self.figure == NEVER_WAIVED:
-            raise ValueError(f"{NEVER_WAIVED} cannot be waived: an effect that happens twice is a fault")
+            raise ValueError(f"{NEVER_WAIVED} cannot be waived, because an effect that happens twice is always a fault")
         life = date.fromisoformat(self.ends) - date.fromisoformat(self.issued)
         if not timedelta(0) <= life <= LONGEST_WAIVER:
-            raise ValueError(f"a waiver ends on the day of its issue or at most {LONGEST_WAIVER.days} days later")
+            raise ValueError(f"a waiver must end on the day of its issue or at most {LONGEST_WAIVER.days} days later")
         return self
 
 
 class SloWaivers(Contract):
-    """What slo_waivers.yaml holds."""
+    """The content of slo_waivers.yaml."""
 
     bounds: ClassVar[Bounds] = SMALL
 
