@@ -1,4 +1,4 @@
-"""One sandbox for all, and a database of one's own for each."""
+"""Fixtures: one sandbox for all tests, and a new database for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A folder with a database in it, the real sandbox with an engine's build, and orders for it."""
+"""A folder with a database, the real sandbox with a build for the engine, and orders for it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def make_database(path: Path, text: str = TABLES) -> None:
 
 
 class Shop:
-    """`work` holds the copy that statements run on; `outside` is a folder that nothing was granted in."""
+    """`work` has the copy that statements run on; `outside` is a folder that the sandbox may not use."""
 
     def __init__(self, root: Path, host: SandboxHost) -> None:
         self.host = host
@@ -87,6 +87,6 @@ class Shop:
         return output
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
-        """What is in the file now."""
+        """Return the rows of a query on the file as it is now."""
         with duckdb.connect(str(self.database), read_only=True) as database:
             return database.execute(query).fetchall()

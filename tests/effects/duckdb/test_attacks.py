@@ -1,4 +1,4 @@
-"""Every hostile text of the list, twice: refused when it is looked at; and, without that look, held by the rest."""
+"""Every hostile text of the list, twice: the check refuses it, and without the check the other limits stop it."""
 
 import contextlib
 from typing import Final
@@ -11,7 +11,7 @@ from remit.sandbox.host import SandboxHost
 from tests.effects.duckdb.duckdb_sandbox import UNCHECKED, Shop, make_database
 
 OUTSIDE: Final = "/outside"
-"""In the texts below; a real folder, which exists and could be written to, takes its place where they are run."""
+"""A placeholder in the texts below. A run replaces it by a real folder that exists and is writable."""
 
 DENIED: Final = {
     "001 read_csv": "SELECT * FROM read_csv('/etc/passwd', sep=':', header=false)",
@@ -51,7 +51,7 @@ DENIED: Final = {
     ),
     "062 multi stmt": "SELECT 1; COPY (SELECT 1) TO '/outside/pwn2.csv'",
 }
-"""What the look at the text refuses and, without it, the engine's settings and the walls stop."""
+"""Texts that the check refuses and that, without the check, the engine's settings and the sandbox stop."""
 
 DENIED_BY_THE_LOOK_ALONE: Final = {
     "063 commit break-out": "COMMIT; DROP TABLE victim; BEGIN",
@@ -59,7 +59,7 @@ DENIED_BY_THE_LOOK_ALONE: Final = {
     "077 1000 statements in one string": "INSERT INTO victim VALUES (1);" * 1_000,
     "078 statement hidden after a NUL": "SELECT 1\0; DROP TABLE victim",
 }
-"""Without it these harm the copy that they run on, and nothing else."""
+"""Texts that, without the check, harm only the copy that they run on."""
 
 NOT_FOR_READING: Final = {
     "065 cte insert": "WITH x AS (SELECT 1) INSERT INTO victim SELECT 99 FROM x",
@@ -126,7 +126,7 @@ HIDDEN: Final = {
 
 
 @pytest.mark.req("PX-19")
-def test_a_text_that_reaches_outside_of_its_tables_is_refused_before_it_runs(subtests: pytest.Subtests) -> None:
+def test_a_text_that_reaches_outside_its_tables_is_refused_before_it_runs(subtests: pytest.Subtests) -> None:
     for text in [*(DENIED | DENIED_BY_THE_LOOK_ALONE | HIDDEN).values()]:
         with subtests.test(text):
             with pytest.raises(RefusedError) as refused:
@@ -147,7 +147,7 @@ def test_the_refusal_comes_from_the_sandboxed_process_and_leaves_the_file_as_it_
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", DENIED.values(), ids=DENIED.keys())
-def test_without_the_look_the_settings_and_the_walls_stop_it(shop: Shop, text: str) -> None:
+def test_without_the_check_the_settings_and_the_sandbox_stop_it(shop: Shop, text: str) -> None:
     with pytest.raises(RemitError) as stopped:
         shop.run(text.replace(OUTSIDE, str(shop.outside)), effect=UNCHECKED)
     assert stopped.value.reason in (Reason.SQL_FAILED, Reason.SQL_REFUSED, Reason.EFFECT_FAILED)
@@ -157,7 +157,7 @@ def test_without_the_look_the_settings_and_the_walls_stop_it(shop: Shop, text: s
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", DENIED_BY_THE_LOOK_ALONE.values(), ids=DENIED_BY_THE_LOOK_ALONE.keys())
-def test_what_only_the_look_stops_could_reach_nothing_but_the_copy(shop: Shop, text: str) -> None:
+def test_texts_that_only_the_check_stops_could_reach_only_the_copy(shop: Shop, text: str) -> None:
     with contextlib.suppress(RemitError):
         shop.run(text, effect=UNCHECKED)
     assert list(shop.outside.iterdir()) == []
@@ -172,12 +172,12 @@ SETTINGS: Final = {
     "more memory": "SET memory_limit='64GB'",
     "a variable of the engine": "SET explain_output='physical_only'",
 }
-"""In reach of the walls: only the engine's settings stand before these."""
+"""Texts about files that the sandbox allows, so only the engine's settings stop them."""
 
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", SETTINGS.values(), ids=SETTINGS.keys())
-def test_the_settings_of_the_engine_hold_where_there_is_no_wall(shop: Shop, text: str) -> None:
+def test_the_settings_of_the_engine_stop_it_where_the_sandbox_allows_it(shop: Shop, text: str) -> None:
     (shop.work / "note.txt").write_text("a note")
     with pytest.raises(RemitError) as stopped:
         shop.run(text.replace("{work}", str(shop.work)), effect=UNCHECKED)
@@ -201,7 +201,7 @@ BARE: Final = {
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", BARE.values(), ids=BARE.keys())
-def test_without_the_settings_of_the_engine_the_walls_hold_too(shop: Shop, text: str) -> None:
+def test_the_sandbox_stops_it_without_the_settings_of_the_engine(shop: Shop, text: str) -> None:
     (shop.outside / "diary.txt").write_text("dear diary")
     try:
         seen = shop.run(text.replace(OUTSIDE, str(shop.outside)), effect=UNCHECKED, bare=True)["seen"]
@@ -213,7 +213,7 @@ def test_without_the_settings_of_the_engine_the_walls_hold_too(shop: Shop, text:
     assert [path.name for path in shop.outside.iterdir()] == ["diary.txt"]
 
 
-def test_the_control_what_is_in_reach_can_be_read_without_settings(shop: Shop) -> None:
+def test_without_settings_a_file_that_the_sandbox_allows_can_be_read(shop: Shop) -> None:
     (shop.work / "note.txt").write_text("a note")
     seen = shop.run(f"SELECT content FROM read_text('{shop.work}/note.txt')", effect=UNCHECKED, bare=True)["seen"]
     assert seen == "[('a note',)]"
@@ -221,7 +221,7 @@ def test_the_control_what_is_in_reach_can_be_read_without_settings(shop: Shop) -
 
 @pytest.mark.req("PX-18", "PX-19")
 @pytest.mark.parametrize("text", NOT_FOR_READING.values(), ids=NOT_FOR_READING.keys())
-def test_what_changes_something_is_refused_where_only_reading_was_asked_for(shop: Shop, text: str) -> None:
+def test_a_change_is_refused_in_read_mode(shop: Shop, text: str) -> None:
     before = shop.digest
     with pytest.raises(RefusedError) as refused:
         shop.run(text, mode="read")
@@ -230,8 +230,8 @@ def test_what_changes_something_is_refused_where_only_reading_was_asked_for(shop
 
 
 @pytest.mark.req("PX-19")
-def test_explaining_a_write_does_not_do_it(shop: Shop) -> None:
-    """066 as well: with ANALYZE it is refused wherever it is sent."""
+def test_explaining_a_write_does_not_run_it(shop: Shop) -> None:
+    """Attack 066 as well: with ANALYZE it is refused in both modes."""
     with pytest.raises(RefusedError, match="ANALYZE"):
         shop.run("EXPLAIN (ANALYZE, FORMAT json) DELETE FROM victim")
     assert shop.run("EXPLAIN DELETE FROM victim")["rows"][0][0] == "logical_plan"
@@ -260,12 +260,12 @@ def test_079_a_parameter_never_becomes_a_name(shop: Shop) -> None:
 
 @pytest.mark.req("PX-18")
 @pytest.mark.parametrize("text", ["SELECT * FROM v_over_secret", 'SELECT * FROM "SECRET"', "FROM (FROM secret)"])
-def test_080_081_the_table_behind_a_view_or_another_case_is_told(shop: Shop, text: str) -> None:
+def test_080_081_the_table_behind_a_view_or_in_another_case_is_reported(shop: Shop, text: str) -> None:
     assert shop.run(text)["statements"][0]["reads"] == ["secret"]
 
 
 @pytest.mark.req("PX-19")
-def test_087_a_copy_to_a_file_in_reach_is_refused_and_says_what_to_use(shop: Shop) -> None:
+def test_087_a_copy_to_an_allowed_file_is_refused_and_the_message_says_what_to_use(shop: Shop) -> None:
     with pytest.raises(RefusedError, match="COPY") as refused:
         shop.run(f"COPY t TO '{shop.work}/out.csv'")
     assert "save_results_to" in refused.value.next_step
@@ -279,11 +279,11 @@ def test_085_no_value_is_in_the_text_of_an_error(shop: Shop) -> None:
     assert "hunter2" not in str(failed.value.as_json())
 
 
-def test_the_host_is_sound_after_all_of_it(shop: Shop, host: SandboxHost) -> None:
+def test_the_host_still_works_after_all_attacks(shop: Shop, host: SandboxHost) -> None:
     assert shop.run("SELECT 1")["rows"] == [["1"]]
 
 
-# --- names that are no names of tables -------------------------------------------------------------------------------
+# --- file names in the place of tables -------------------------------------------------------------------------------
 
 FILES: Final = (
     "TABLE '{file}'",
@@ -306,7 +306,7 @@ FILES: Final = (
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", FILES)
 def test_a_file_in_the_place_of_a_table_is_refused_however_it_is_written(shop: Shop, text: str) -> None:
-    """Also one that is within reach of the walls."""
+    """Also a file that the sandbox allows."""
     file = shop.work / "f.csv"
     file.write_text("a,b\n1,dear diary\n")
     for name in (str(file), "f.csv", "s3://bucket/f.parquet"):
@@ -332,7 +332,7 @@ PATHS: Final = (
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", PATHS)
-def test_where_the_copy_lies_and_how_the_engine_is_set_is_nobodys_business(shop: Shop, text: str) -> None:
+def test_the_path_of_the_copy_and_the_settings_of_the_engine_cannot_be_read(shop: Shop, text: str) -> None:
     with pytest.raises(RefusedError) as refused:
         shop.run(text)
     assert refused.value.reason is Reason.SQL_REFUSED
@@ -343,12 +343,12 @@ def test_where_the_copy_lies_and_how_the_engine_is_set_is_nobodys_business(shop:
 @pytest.mark.parametrize(
     "how", ["SELECT * FROM paths", "SELECT * FROM where_it_is()", "INSERT INTO t SELECT 1, path FROM paths"]
 )
-def test_nor_behind_a_view_or_a_macro_that_somebody_left(shop: Shop, how: str) -> None:
+def test_nor_through_a_view_or_a_macro_that_is_in_the_database(shop: Shop, how: str) -> None:
     make_database(
         shop.database,
         "CREATE VIEW paths AS SELECT path FROM duckdb_databases();"
         "CREATE MACRO where_it_is() AS TABLE SELECT file FROM pragma_database_list",
     )
-    with pytest.raises(RefusedError, match="a view or a macro of the database hides it") as refused:
+    with pytest.raises(RefusedError, match="a view or a macro of the database calls it") as refused:
         shop.run(how)
     assert refused.value.reason is Reason.SQL_REFUSED

@@ -1,4 +1,4 @@
-"""Columns that are added with a constraint, and samples of rows: where the engine has another shape than elsewhere."""
+"""Columns added with a constraint, and samples of rows, for which the engine has unusual statements and trees."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def test_a_column_with_a_constraint_is_added_at_once(shop: Shop, column: str, ro
 
 
 @pytest.mark.req("PX-18")
-def test_a_column_that_may_not_be_empty_and_is_fails_as_a_whole(shop: Shop) -> None:
+def test_adding_a_not_null_column_that_would_be_null_changes_nothing(shop: Shop) -> None:
     before = shop.digest
     with pytest.raises(EnvironmentFailureError, match="NOT NULL constraint failed"):
         shop.run("ALTER TABLE t ADD COLUMN c INTEGER NOT NULL")

@@ -1,4 +1,4 @@
-"""Texts that would use up the machine are stopped, by the engine's own limits or by the host, and told as such."""
+"""Texts that use too much time or memory are stopped by the engine or by the host, and the error says so."""
 
 import time
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ MEMORY_BOMBS: Final = {
 
 @pytest.mark.req("PX-19")
 @pytest.mark.parametrize("text", MEMORY_BOMBS.values(), ids=MEMORY_BOMBS.keys())
-def test_a_memory_bomb_ends_as_exhausted(shop: Shop, text: str) -> None:
+def test_a_statement_that_needs_too_much_memory_fails_as_resource_exhausted(shop: Shop, text: str) -> None:
     with pytest.raises(RemitError) as failed:
         shop.run(text, memory_bytes=64 * MIB)
     assert failed.value.reason is Reason.RESOURCE_EXHAUSTED
@@ -56,7 +56,7 @@ def test_075_deep_nesting_is_refused_and_crashes_nothing(shop: Shop, depth: int)
         shop.run(text, effect=UNCHECKED)
 
 
-def test_nesting_that_the_engine_takes_is_fine(shop: Shop) -> None:
+def test_nesting_within_the_limit_of_the_engine_is_accepted(shop: Shop) -> None:
     assert shop.run(f"SELECT {'(' * 400}1{')' * 400} AS deep")["rows"] == [["1"]]
 
 
@@ -76,7 +76,7 @@ def test_where_the_engine_would_allow_more_than_the_sandbox_the_sandbox_decides(
 
 
 @pytest.mark.req("PX-19")
-def test_a_database_that_grows_past_what_may_be_written_is_stopped(tmp_path: Path, tight: SandboxHost) -> None:
+def test_a_database_that_grows_past_the_write_limit_is_stopped(tmp_path: Path, tight: SandboxHost) -> None:
     with pytest.raises(RemitError) as failed:
         Shop(tmp_path, tight).run("CREATE TABLE big AS SELECT md5(range::VARCHAR) a FROM range(1000000)")
     assert failed.value.reason is Reason.RESOURCE_EXHAUSTED

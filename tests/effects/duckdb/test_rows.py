@@ -1,4 +1,4 @@
-"""Rows that a statement gives: kept once, in nobody's way, and looked through when they are saved."""
+"""Rows of a statement: held once, invisible in the catalog, and scanned when they are saved."""
 
 import csv
 import json
@@ -21,14 +21,14 @@ OWN = [["secret"], ["t"], ["victim"]]
 
 
 def saved(shop: Shop, text: str, form: str, mode: int = 0o644) -> dict[str, Any]:
-    """Run it, with its rows in a new file."""
+    """Run the text and save its rows to a new file."""
     (shop.work / "results.out").unlink(missing_ok=True)
     return shop.run(text, results={"format": form, "mode": mode})
 
 
 @pytest.mark.req("PX-18")
 @pytest.mark.parametrize("query", CATALOGS.values(), ids=CATALOGS.keys())
-def test_the_catalog_has_what_the_database_has_and_nothing_of_ours(shop: Shop, query: str) -> None:
+def test_the_catalog_shows_only_the_objects_of_the_database(shop: Shop, query: str) -> None:
     shown = [row for row in shop.run(query)["rows"] if row != ["v_over_secret"]]
     assert shown == OWN
     after = shop.run(f"SELECT a FROM t; INSERT INTO t VALUES (3, 'c') RETURNING a; {query}")["rows"]
@@ -36,7 +36,7 @@ def test_the_catalog_has_what_the_database_has_and_nothing_of_ours(shop: Shop, q
 
 
 @pytest.mark.req("PX-18")
-def test_what_is_written_down_of_the_catalog_is_the_databases_own(shop: Shop) -> None:
+def test_a_table_made_from_the_catalog_has_only_the_objects_of_the_database(shop: Shop) -> None:
     shop.run(
         "SELECT a FROM t; CREATE TABLE seen AS SELECT table_name AS n FROM duckdb_tables();"
         "INSERT INTO seen SELECT table_name FROM duckdb_tables() RETURNING n;"
@@ -47,7 +47,7 @@ def test_what_is_written_down_of_the_catalog_is_the_databases_own(shop: Shop) ->
 
 @pytest.mark.req("PX-18")
 @pytest.mark.parametrize("form", ["csv", "json", "parquet"])
-def test_rows_are_made_once_and_those_that_are_shown_are_saved(shop: Shop, form: str) -> None:
+def test_the_statement_runs_once_and_the_shown_rows_are_saved(shop: Shop, form: str) -> None:
     output = saved(shop, "SELECT random() AS r, range AS n FROM range(5)", form)
     with duckdb.connect(":memory:") as reader:
         read = f"read_{form}('{shop.work / 'results.out'}')"
@@ -90,7 +90,7 @@ def test_no_plan_shows_the_value_of_a_parameter(shop: Shop, how: str) -> None:
     assert "two" in json.dumps(plain["rows"]), "the control: the engine writes values into a plan"
 
 
-def test_a_column_of_nothing_has_a_type_that_others_can_read(shop: Shop) -> None:
+def test_a_column_of_only_null_values_has_a_type_that_other_programs_can_read(shop: Shop) -> None:
     output = saved(shop, 'SELECT NULL AS n, 1 AS a, 2 AS a, NULL AS "N b"', "parquet")
     kinds = [(column["name"], column["type"]) for column in output["schema"]]
     assert kinds == [("n", "INTEGER"), ("a", "INTEGER"), ("a_1", "INTEGER"), ("N b", "INTEGER")]
@@ -111,18 +111,18 @@ def test_values_that_became_names_of_columns_are_known_as_such(shop: Shop) -> No
 
 
 @pytest.mark.req("PX-18")
-def test_what_asks_for_time_or_chance_is_remarked(shop: Shop) -> None:
+def test_a_remark_names_functions_of_time_and_chance(shop: Shop) -> None:
     text = (
         "UPDATE t SET b = now()::VARCHAR; SELECT current_date, random() FROM t USING SAMPLE 1;SELECT 'now()' AS \"now\""
     )
-    asks = [remark.partition(": what is applied may differ")[0] for remark in shop.run(text)["remarks"]]
+    asks = [remark.partition(": the applied result may differ")[0] for remark in shop.run(text)["remarks"]]
     assert asks == [
-        "statement 1 (UPDATE) asks for now()",
-        "statement 2 (SELECT) asks for current_date, random(), SAMPLE",
+        "statement 1 (UPDATE) uses now()",
+        "statement 2 (SELECT) uses current_date, random(), SAMPLE",
     ]
 
 
-# --- what is in saved rows -------------------------------------------------------------------------------------------
+# --- findings in saved rows -------------------------------------------------------------------------------------------
 
 SECRETS = """
 CREATE TABLE keys (name VARCHAR, password VARCHAR, note VARCHAR);
@@ -143,7 +143,7 @@ def test_credentials_in_saved_rows_are_found_by_column_and_by_shape(shop: Shop, 
 
 
 @pytest.mark.req("PX-18", "PX-24")
-def test_credentials_far_down_are_found_and_counted_to_a_bound(shop: Shop) -> None:
+def test_credentials_in_late_rows_are_found_up_to_a_limit(shop: Shop) -> None:
     text = "SELECT range AS n, CASE WHEN range = 4321 THEN 'AKIAIOSFODNN7EXAMPLQ' ELSE 'x' END AS v FROM range(6000)"
     assert [one["where"] for one in saved(shop, text, "parquet")["findings"]] == ["row 4,322, column 2"]
     many = "SELECT 'AKIAIOSFODNN7EXAMPLQ' AS v FROM range(3000)"
@@ -151,10 +151,10 @@ def test_credentials_far_down_are_found_and_counted_to_a_bound(shop: Shop) -> No
 
 
 @pytest.mark.req("PX-18", "PX-24")
-def test_rows_past_the_bound_are_said_not_to_have_been_looked_at(shop: Shop) -> None:
+def test_a_remark_says_that_rows_past_the_limit_were_not_scanned(shop: Shop) -> None:
     long = "SELECT repeat('x', 30000) AS v FROM range(2000)"
     (remark,) = saved(shop, long, "parquet")["remarks"]
-    assert "nobody looked for credentials" in remark
+    assert "credentials and commands were searched only" in remark
     assert saved(shop, "SELECT repeat('x', 3000) AS v FROM range(200)", "csv")["remarks"] == []
 
 
@@ -187,15 +187,15 @@ def test_a_file_of_results_that_could_be_executed_is_found(shop: Shop) -> None:
 
 @pytest.mark.req("PX-18", "PX-24")
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_long_cells_are_saved_within_the_memory_that_they_need_anyway(shop: Shop, form: str) -> None:
-    """To look through cells of a hundred thousand characters takes no second copy of all."""
+def test_saving_long_cells_needs_no_extra_memory(shop: Shop, form: str) -> None:
+    """The scan of cells with a hundred thousand characters makes no second copy of all of them."""
     output = saved(shop, "SELECT repeat('x', 100000) || range AS v FROM range(500)", form)
     assert output["result_rows"] == 500
     assert any("nobody looked" in remark for remark in output["remarks"])
 
 
 @pytest.mark.req("PX-18", "PX-26")
-def test_rows_that_there_is_no_memory_to_save_are_told_so(shop: Shop) -> None:
+def test_the_message_says_that_memory_for_saving_the_rows_is_missing(shop: Shop) -> None:
     with pytest.raises(EnvironmentFailureError, match="saving the rows needs more than") as failed:
         saved(shop, "SELECT repeat('x', 100000) || range AS v FROM range(1000)", "json")
     assert failed.value.reason is Reason.RESOURCE_EXHAUSTED

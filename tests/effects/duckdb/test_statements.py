@@ -1,4 +1,4 @@
-"""What is told of a text before it runs: kinds, tables, parameters, and whether it only reads."""
+"""The analysis of a text before it runs: kinds, tables, parameters, and whether it only reads."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def only(text: str) -> DuckdbStatement:
 
 
 @pytest.mark.req("PX-18")
-def test_a_text_is_taken_apart_as_the_engine_does_it() -> None:
+def test_a_text_is_split_into_statements_by_the_engine() -> None:
     found = analyse("-- first;\nSELECT ';' AS a; /* ; */ INSERT INTO t VALUES (1) -- end\n;;\nDROP TABLE \"a;b\";")
     assert [(one.number, one.kind, one.text) for one in found] == [
         (1, "SELECT", "SELECT ';' AS a"),
@@ -55,7 +55,7 @@ def test_the_tables_that_a_statement_names(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.req("PX-20")
-def test_what_is_gone_afterwards_is_known_by_the_words(subtests: pytest.Subtests) -> None:
+def test_statements_that_remove_something_are_known_by_their_keywords(subtests: pytest.Subtests) -> None:
     for text, destroys in [
         ("DELETE FROM t", True),
         ("TRUNCATE t", True),
@@ -75,7 +75,7 @@ def test_what_is_gone_afterwards_is_known_by_the_words(subtests: pytest.Subtests
 
 
 @pytest.mark.req("PX-18")
-def test_only_what_changes_nothing_is_reading(subtests: pytest.Subtests) -> None:
+def test_only_a_statement_that_changes_nothing_is_a_read(subtests: pytest.Subtests) -> None:
     for text, is_read in [
         ("SELECT 1", True),
         ("FROM t", True),
@@ -135,7 +135,7 @@ def test_a_name_is_not_taken_for_what_it_looks_like(subtests: pytest.Subtests) -
 
 
 def test_every_function_of_the_engine_that_reads_files_or_sets_something_is_known() -> None:
-    """A new version of the engine may bring others: they are to be judged here."""
+    """If a new version of the engine has more such functions, this test fails until they are reviewed."""
     rows = ENGINE.cursor().execute(
         "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type IN ('table', 'table_macro')"
     )
@@ -168,17 +168,17 @@ def test_there_is_a_limit_to_statements_and_to_their_text() -> None:
         analyse("SELECT 1 -- " + "x" * MAX_TEXT)
 
 
-def test_half_a_character_is_no_text() -> None:
+def test_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(RefusedError, match="half a character"):
         analyse("SELECT '\ud800'")
 
 
-def test_a_long_list_of_values_is_not_looked_at_in_detail_but_where_it_goes_is_known() -> None:
+def test_a_long_list_of_values_is_not_parsed_but_its_table_is_known() -> None:
     found = only("INSERT INTO t VALUES " + ",".join(f"({number})" for number in range(10_000)) + " RETURNING a")
     assert (found.writes, found.reads, found.returns_rows) == (("t",), None, True)
 
 
-def test_a_tree_that_is_too_deep_is_not_understood_and_so_not_reading() -> None:
+def test_a_statement_whose_tree_is_too_deep_is_not_a_read() -> None:
     found = only("SELECT " + "+".join("1" * 900))
     assert (found.is_read, found.reads) == (False, None)
 
@@ -191,13 +191,13 @@ def test_a_tree_that_is_too_deep_is_not_understood_and_so_not_reading() -> None:
         ("INSERT INTO t FROM u", "inserts into t; reads u"),
         (
             "MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE",
-            "merges into t; reads what is not known before it runs",
+            "merges into t; reads tables that are not known before it runs",
         ),
         ("WITH x AS (DELETE FROM t RETURNING a) FROM x", "changes t"),
         ("EXPLAIN UPDATE t SET a = 1", "explains a statement that updates t"),
     ],
 )
-def test_in_words(text: str, words: str) -> None:
+def test_the_description_of_a_statement(text: str, words: str) -> None:
     assert only(text).words == words
 
 
@@ -211,13 +211,13 @@ def test_in_words(text: str, words: str) -> None:
         ("INSERT INTO t VALUES (1, 'do update')", False),
     ],
 )
-def test_what_inserts_or_updates_is_called_so(text: str, is_one: bool) -> None:  # noqa: FBT001
+def test_a_statement_that_inserts_or_updates_is_described_as_such(text: str, is_one: bool) -> None:  # noqa: FBT001
     (one,) = analyse(text)
     assert (one.kind, one.upserts) == ("INSERT", is_one)
     assert one.words.startswith("inserts into or updates t" if is_one else "inserts into t")
 
 
 @pytest.mark.req("PX-18")
-def test_the_line_that_cannot_be_read_is_named() -> None:
+def test_the_message_names_the_line_with_the_syntax_error() -> None:
     with pytest.raises(RefusedError, match="line 3: Parser Error: syntax error at or near"):
         analyse("SELECT 1;\n\nSELECT * FORM t;")

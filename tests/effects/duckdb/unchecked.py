@@ -1,6 +1,6 @@
-"""The engine without the look at the text that comes before it: what is left are the engine's settings and the walls.
+"""The engine without the check of the text, so that only the engine's settings and the sandbox limit it.
 
-With `bare` the settings are left out as well: only the walls. Loaded by the zygote, as an effect of its own.
+With `bare` the settings are left out as well, so that only the sandbox limits it. The zygote loads this as an effect.
 """
 
 from typing import Any, Final
@@ -12,7 +12,7 @@ from remit.effects.duckdb.statements import DuckdbStatement
 
 
 class Unchecked:
-    """Takes the text apart, and runs every statement as it is."""
+    """Splits the text into statements, and runs each without a check."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         asked = EngineInputs(work.inputs["text"], {}, False, work.inputs["alias"], False, None, 100_000_000, 20)

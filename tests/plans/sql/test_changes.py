@@ -137,7 +137,7 @@ def test_a_failing_statement_dooms_a_plan_that_stops_at_errors(shop: Shop) -> No
     document = shop.workspace.preview(plan).document
     assert (document.status, document.doomed) == ("WOULD_FAIL", True)
     (problem,) = document.problems
-    assert "statement 2 (INSERT): a row breaks a constraint of its table" in problem.message
+    assert "statement 2 (INSERT): a row violates a constraint of its table" in problem.message
     assert problem.details.action_id == "a2"
     with pytest.raises(RefusedError):
         shop.approve(plan)

@@ -103,7 +103,7 @@ def test_to_change_a_database_and_to_save_rows_are_two_actions(shop: Shop) -> No
     message = problem_of(shop, sql("a1", BOTH, save_results_to="x.csv"))
     assert "statement 1 (UPDATE)" in message
     assert "Split it into two actions" in message
-    assert "no SELECT gives any" in problem_of(
+    assert "it has no SELECT" in problem_of(
         shop, sql("a1", "CREATE TABLE t (a INTEGER)", connection="memory", save_results_to="x.csv")
     )
 
@@ -132,7 +132,7 @@ def test_a_database_that_is_not_there_cannot_be_read(shop: Shop) -> None:
 def test_a_text_that_is_not_there_fails_its_action(shop: Shop) -> None:
     assert "queries/none.sql" in problem_of(shop, sql("a1", query_file="queries/none.sql"))
     shop.write("latin.sql", "SELECT 'é'".encode("latin-1"))
-    assert "it is not UTF-8 text" in problem_of(shop, sql("a1", query_file="latin.sql"))
+    assert "it is not valid UTF-8" in problem_of(shop, sql("a1", query_file="latin.sql"))
 
 
 @pytest.mark.req("PX-18")

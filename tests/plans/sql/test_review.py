@@ -155,7 +155,7 @@ def test_what_inserts_or_updates_is_not_called_inserted(shop: Shop) -> None:
 
 def test_what_asks_for_the_time_is_remarked(shop: Shop) -> None:
     document = shop.workspace.preview(plan_of(sql("a1", "UPDATE orders SET state = now()::VARCHAR"))).document
-    assert [(remark.path, "asks for now()" in remark.what) for remark in document.remarks] == [(DATABASE, True)]
+    assert [(remark.path, "uses now()" in remark.what) for remark in document.remarks] == [(DATABASE, True)]
     assert shop.workspace.preview(plan_of(sql("a1", UPDATE))).document.remarks == ()
 
 

@@ -1,1 +1,1 @@
-"""SQL on a DuckDB file: what a text would do, and doing it to a copy. Runs in the sandboxed process only."""
+"""Analyses SQL for a DuckDB file, and runs it on a copy of the file. Runs in the sandboxed process only."""

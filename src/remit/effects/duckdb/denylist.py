@@ -1,4 +1,7 @@
-"""What no statement may call or name, whatever the engine and the walls would make of it. Listed once, with the why."""
+"""Functions, views and settings that no statement may use, each with the reason.
+
+The engine's settings and the sandbox limit a statement as well. This list does not depend on them.
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,10 +9,10 @@ from typing import Final
 from remit.effects.duckdb.lexer import DuckdbToken
 
 _FILES: Final = "reads files"
-_RUNS: Final = "runs a text as SQL, which nobody could look at before"
+_RUNS: Final = "runs a text as SQL, which cannot be checked before it runs"
 _SETTINGS: Final = "reads the environment or the settings of the engine"
 _SETS: Final = "changes how the engine works"
-_OUTSIDE: Final = "reaches what is outside of the database"
+_OUTSIDE: Final = "reaches outside the database"
 
 _BY_NAME: Final = {
     **dict.fromkeys(("glob", "sniff_csv", "python_map_function", "arrow_scan_dumb"), _FILES),
@@ -25,29 +28,30 @@ _BY_BEGINNING: Final = (("read_", _FILES), ("parquet_", _FILES), ("st_read", _FI
 _BY_END: Final = (("_scan", _FILES), ("_attach", _OUTSIDE), ("_execute", _RUNS), ("_query", _RUNS))
 _WITHIN: Final = (("external_resource", _OUTSIDE),)
 _HARMLESS: Final = frozenset({"current_query"})
-"""Ends like one of the above."""
+"""Functions whose names end like one of the above, and that are allowed."""
 _PRAGMA: Final = "pragma_"
 _PRAGMAS_THAT_READ: Final = frozenset({"pragma_table_info", "pragma_show", "pragma_storage_info", "pragma_version"})
 _VIEWS: Final = dict.fromkeys(("pg_settings", "duckdb_databases", "pragma_database_list", "duckdb_logs"), _SETTINGS)
-"""Whose names count without parentheses as well. Paths of this machine are in some."""
+"""Views that are refused by name, also without parentheses. Some contain paths of this machine."""
 _MAY_BE_SHOWN: Final = (("TABLES",), ("ALL", "TABLES"), ("SCHEMAS",))
 PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
 
 _A_TABLE_FOLLOWS: Final = frozenset({"INTO", "REFERENCES"})
 _BEFORE_A_NEW_TABLE: Final = frozenset(("CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "TABLE", "IF", "NOT", "EXISTS"))
-"""After these comes the name of a table, and its columns in parentheses: no call."""
+"""After these words comes the name of a table with its columns in parentheses, which is not a call."""
 _TAKES_FROM: Final = frozenset({"extract", "trim", "substring", "overlay", "position", "date_part"})
-"""In whose parentheses FROM comes before a value."""
+"""Functions in whose parentheses FROM comes before a value."""
 _FILE_FOLLOWS: Final = frozenset({"FROM", "JOIN"})
 
 CHANGES_SEQUENCES: Final = frozenset({"nextval", "setval"})
-"""A SELECT with one of these changes the database, and a rollback does not take it back."""
+"""A SELECT with one of these changes the database, and a rollback does not undo the change."""
 
 
 def why_forbidden(name: str, *, is_of_a_plan: bool = False) -> str:
-    """What a function of this name does that is not for a statement; nothing if it may be called.
+    """Return why a statement may not call a function of this name; an empty text if it may.
 
-    In a plan of the engine's, its own ways to read tables have such names, too: a sequential scan.
+    `is_of_a_plan`: the name comes from a query plan of the engine, where ordinary steps such as a sequential scan have
+    similar names.
     """
     if name in _HARMLESS:
         return ""
@@ -62,7 +66,7 @@ def why_forbidden(name: str, *, is_of_a_plan: bool = False) -> str:
 
 
 def find_forbidden(tokens: Sequence[DuckdbToken]) -> tuple[str, str] | None:
-    """The first function or view that is not for a statement, by name, and why. A name counts however it is written."""
+    """Return the name of the first forbidden function or view, and the reason. All spellings of a name are found."""
     for place, token in enumerate(tokens):
         if token.name in _VIEWS:
             return token.name, _VIEWS[token.name]
@@ -72,7 +76,7 @@ def find_forbidden(tokens: Sequence[DuckdbToken]) -> tuple[str, str] | None:
 
 
 def shows_a_setting(tokens: Sequence[DuckdbToken]) -> bool:
-    """Whether SHOW is followed by anything but tables and schemas: what is no table is taken for a setting."""
+    """Return whether SHOW is followed by anything but tables and schemas, because the engine may show a setting."""
     for place, token in enumerate(tokens):
         if token.word != "SHOW" or (place and tokens[place - 1].text != "("):
             continue
@@ -83,7 +87,7 @@ def shows_a_setting(tokens: Sequence[DuckdbToken]) -> bool:
 
 
 def is_call(tokens: Sequence[DuckdbToken], place: int) -> bool:
-    """Whether a parenthesis follows, and it is not the name of a table whose columns are in it."""
+    """Return whether a parenthesis follows, unless it holds the columns of a table of this name."""
     if not place or place + 1 == len(tokens) or not tokens[place + 1].text.startswith("("):
         return False
     is_new_table = all(token.word in _BEFORE_A_NEW_TABLE for token in tokens[:place])
@@ -91,7 +95,7 @@ def is_call(tokens: Sequence[DuckdbToken], place: int) -> bool:
 
 
 def names_a_file(tokens: Sequence[DuckdbToken]) -> bool:
-    """Whether a string stands where a table does: the engine would take it for the name of a file."""
+    """Return whether a string is in the place of a table, where the engine would take it for the name of a file."""
     opened: list[str] = []
     for place, token in enumerate(tokens):
         if token.text == "(":

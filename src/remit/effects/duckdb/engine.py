@@ -1,8 +1,8 @@
-"""SQL on a database file that is a copy: all statements in one transaction, then the file as it has become.
+"""Runs all statements of a text in one transaction, on a copy of a database file.
 
-The file is put in place of the real one later, by others; a text that only reads is also run on the real one, which is
-then opened for reading. Whatever the text says, the kernel confines this process to the folders of the two spots, and
-the engine is set to touch no other file and to load nothing before the first statement runs.
+The host replaces the real file by the copy later. A text that only reads may also run on the real file, which is then
+opened for reading. Two limits hold for every text. The kernel confines this process to the folders of the database and
+the results. Before the first statement, the engine is set to use no other file and to load nothing.
 """
 
 import os
@@ -35,11 +35,11 @@ MEMORY_BYTES: Final = 300_000_000
 _RESERVED: Final = frozenset({"memory", "system", "temp", "main", "information_schema", "pg_catalog"})
 """Names of the engine's own databases and schemas."""
 _EXPLAIN_ALL: Final = "SET explain_output='all'"
-"""How `plans` sees which tables are read."""
+"""Needed by `query_plan`, which finds the tables that are read."""
 
 
 class DuckdbRun:
-    """`RUN`. What it returns is described in `_output`."""
+    """The effect `RUN`. Its output is described in `report_statements`."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         inputs = _parse_inputs(work)
@@ -53,12 +53,12 @@ class DuckdbRun:
         return run_statements(work, inputs, statements)
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
-        """Nothing of it is of use when it was cut short: it worked on a copy, which the host removes."""
+        """Do nothing: an interrupted run has changed only the copy, which the host removes."""
         return None
 
 
 class EngineInputs(NamedTuple):
-    """The inputs."""
+    """The checked inputs of the effect."""
 
     text: str
     parameters: Mapping[str, Any]
@@ -66,18 +66,18 @@ class EngineInputs(NamedTuple):
     alias: str
     expect_results: bool
     results: str | None
-    """Their format."""
+    """The format of the file of results."""
     memory_bytes: int
     preview_rows: int
     expected: tuple[Sequence[Any], ...] | None = None
-    """All rows of its one SELECT, in their order."""
+    """All rows that the one SELECT must return, in order."""
     results_mode: int = 0o644
     shared_parameters: bool = False
-    """They are for other texts, too."""
+    """The parameters are given for several texts."""
 
 
 def run_statements(work: EffectContext, inputs: EngineInputs, statements: Sequence[DuckdbStatement]) -> dict[str, Any]:
-    """On the database of the order. What may be in the statements is not scan at any more."""
+    """Run the statements on the database of the order. They are analysed and allowed already."""
     database = work.spots[DATABASE]
     changes = not all(one.is_read for one in statements)
     scan = None
@@ -100,9 +100,9 @@ def run_statements(work: EffectContext, inputs: EngineInputs, statements: Sequen
 def _open_database(
     database: PathHandle, inputs: EngineInputs, results: PathHandle | None, *, writes: bool
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """With a transaction begun, and everything locked that a statement could set.
+    """Open the database with a started transaction, and with all settings locked.
 
-    Closed if all went well. If not, the host ends this process, and the copy is of no use.
+    Closes the database on success. After a failure the host ends this process and discards the copy.
     """
     engine = ENGINE.cursor()
     alias = quoted(alias_of(inputs))
@@ -121,19 +121,19 @@ def _open_database(
         engine.execute(f"DETACH {alias}")
     except (duckdb.OutOfMemoryException, MemoryError):
         raise out_of_memory_error("opening or closing the database", inputs.memory_bytes) from None
-    except duckdb.Error as problem:  # not of a statement: those are told where they are run
+    except duckdb.Error as problem:  # errors of statements are translated in `_translated_errors`
         raise file_error(problem) from None
 
 
 def _attaching(database: PathHandle, alias: str, *, writes: bool) -> str:
-    """Opened for reading only, it cannot be changed by what a macro or a view hides either."""
+    """Return the ATTACH statement. In a database opened for reading, also a hidden macro or view can change nothing."""
     if not writes and not exists(database.folder, database.name):
-        return f"ATTACH ':memory:' AS {alias}"  # one that is not there, and will not be, is empty
+        return f"ATTACH ':memory:' AS {alias}"  # a missing file, which is only read, is an empty database
     return f"ATTACH {_text(database.path)} AS {alias} (TYPE duckdb{'' if writes else ', READ_ONLY'})"
 
 
 def alias_of(inputs: EngineInputs) -> str:
-    """The name of the database within the statements: as the engine would choose it for a file of that name."""
+    """Return the name of the database in the statements, as the engine would choose it for a file of that name."""
     return f"{inputs.alias}_db" if inputs.alias.lower() in _RESERVED else inputs.alias
 
 
@@ -167,7 +167,7 @@ def _tables_read(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values
         name, why = planned.forbidden
         raise RefusedError(
             Reason.SQL_REFUSED,
-            f"statement {one.number} ({one.kind}): {name} {why}; a view or a macro of the database hides it",
+            f"statement {one.number} ({one.kind}): {name} {why}; a view or a macro of the database calls it",
             where="the SQL text",
             next_step=PLAIN_ADVICE,
         )
@@ -183,13 +183,13 @@ def _translated_errors(inputs: EngineInputs, one: DuckdbStatement, *, has_read: 
 
 
 def _reads_rows(one: DuckdbStatement) -> bool:
-    """Whether rows are scanned when it is run. To alter a type USING an expression does."""
+    """Return whether the statement may scan rows. ALTER TYPE with USING does."""
     text = one.text.upper()
     return _has_plan(one) or "USING" in text or "ANALY" in text
 
 
 def _has_plan(one: DuckdbStatement) -> bool:
-    """Of what is created, a table that is made of others has one; TRUNCATE has none."""
+    """Return whether the engine has a query plan for it: also for CREATE TABLE AS, and not for TRUNCATE."""
     if one.text[:8].upper() == "TRUNCATE":
         return False
     return one.kind in PLANNED and (one.kind != "CREATE" or one.reads != ())
@@ -203,13 +203,13 @@ def _count(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapp
 def _counted(one: DuckdbStatement, rows: Rows | None, changed: int | None) -> dict[str, int | None]:
     if one.is_read or one.kind == "EXPLAIN":
         return {"rows_read": rows.total if rows is not None else 0}
-    if one.kind == "SELECT":  # its rows say nothing of those that a statement within it changed
+    if one.kind == "SELECT":  # the number of its rows is not the number that a statement within it changed
         return {"rows_changed": None}
     return {"rows_changed": rows.total if rows is not None else changed}
 
 
 def _known_tables(one: DuckdbStatement, planned: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The engine's plan knows what is behind a view; of a view that is only made, there is no plan."""
+    """Return the tables that are read. The query plan also has those behind a view; CREATE VIEW has no query plan."""
     if planned is None or (not planned and one.kind == "CREATE"):
         return one.reads
     return planned
@@ -226,18 +226,18 @@ def _save(rows: Rows, spot: PathHandle, inputs: EngineInputs) -> ScanResult:
         raise file_error(problem, where="the file of the results") from None
 
 
-# --- what is asked ---------------------------------------------------------------------------------------------------
+# --- inputs ----------------------------------------------------------------------------------------------------------
 
 
 def _parse_inputs(work: EffectContext) -> EngineInputs:
     inputs = work.inputs
     mode, results = inputs.get("mode", "write"), inputs.get("results")
     if mode not in ("read", "write"):
-        raise UsageError(Reason.MISUSE, "the mode is `read` or `write`", where="mode")
+        raise UsageError(Reason.MISUSE, "the mode must be `read` or `write`", where="mode")
     if results is not None and results.get("format") not in FORMATS:
-        raise UsageError(Reason.MISUSE, f"results are saved as {', '.join(FORMATS)}", where="results")
+        raise UsageError(Reason.MISUSE, f"the format of results must be one of {', '.join(FORMATS)}", where="results")
     if (results is None) != (RESULTS not in work.spots):
-        raise UsageError(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
+        raise UsageError(Reason.MISUSE, "results need both a file and a format", where="results")
     return EngineInputs(
         text=_text_of(work),
         parameters=inputs.get("parameters") or {},
@@ -254,14 +254,14 @@ def _parse_inputs(work: EffectContext) -> EngineInputs:
 
 
 def _text_of(work: EffectContext) -> str:
-    """Small ones are in the inputs; others come as a descriptor."""
+    """Return the SQL text: a small one from the inputs, a larger one from its descriptor."""
     if isinstance(text := work.inputs.get("text"), str):
         return text
     try:
         return read_given(work, QUERY, MAX_TEXT_BYTES).decode()
     except UnicodeDecodeError:
         raise RefusedError(
-            Reason.SQL_REFUSED, "it is not UTF-8 text", where="the SQL text", next_step="Save it as UTF-8."
+            Reason.SQL_REFUSED, "it is not valid UTF-8", where="the SQL text", next_step="Save it as UTF-8."
         ) from None
 
 
@@ -270,7 +270,7 @@ def _require_rows_to_save(inputs: EngineInputs, statements: Sequence[DuckdbState
     if inputs.results is not None and (last is None or last.kind != "SELECT"):
         raise RefusedError(
             Reason.SQL_REFUSED,
-            "its rows are to be saved, and no SELECT gives any",
+            "its rows should be saved, but it has no SELECT",
             where="the SQL text",
             next_step="End it with a SELECT, or leave out `save_results_to`.",
         )
@@ -281,9 +281,7 @@ def _text(value: str) -> str:
 
 
 def _rehearse() -> None:
-    """What the engine does for the first time takes it longer, and may read more of its code. Done once here, where
-    children are forked from.
-    """
+    """Use the engine once before children are forked. A first use takes longer, and may load more of its code."""
     text = "INSERT INTO rehearsed SELECT 1; SELECT a FROM rehearsed"
     engine = ENGINE.cursor()
     for line in (_EXPLAIN_ALL, "BEGIN", "CREATE TEMP TABLE rehearsed (a INTEGER)"):

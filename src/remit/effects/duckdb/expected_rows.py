@@ -1,7 +1,7 @@
-"""The rows that a rule of a plan expects, compared with those that its query gives: here, where the rows are.
+"""Compares the rows that a rule of a plan expects with the rows that its query returns, inside the sandbox.
 
-Of a row that differs only its place is told. Values are compared as JSON has them, as the engine's own `to_json` makes
-it of them. A plan cannot hold a whole number past 2^53-1, so one that large is the text of its digits.
+For a row that differs only its place is reported. Values are compared as JSON values, made by the engine's own
+`to_json`. A plan cannot hold an integer above 2^53-1, so it has such a number as the string of its digits.
 """
 
 import json
@@ -19,34 +19,34 @@ from remit.effects.json_equal import is_equal
 MAX_EXPECTED_BYTES: Final = 8 << 20
 
 _AT_ONCE: Final = 1_000
-"""Rows that are in this process's hands at a time."""
+"""The number of rows that this process holds at a time."""
 
 _SAFE: Final = 2**53 - 1
 _FIRST_WITH_EXPONENT: Final = 1e21
-"""From here on a number of a plan is one with an exponent, however large."""
+"""The least number that a plan may hold although it is above 2^53-1, because it is written with an exponent."""
 _WHOLE: Final = re.compile(r"-?[0-9]+")
 
 
 def parse_expected(raw: bytes) -> tuple[Sequence[Any], ...]:
-    """Rows, as the host has written them."""
+    """Parse the rows from the JSON that the host wrote."""
     return tuple(json.loads(raw))
 
 
 def require_one_select(statements: Sequence[DuckdbStatement]) -> None:
-    """Which rows are meant must be plain."""
+    """Refuse a text that is not exactly one SELECT, because it would not be clear which rows are compared."""
     if len(statements) != 1 or statements[0].kind != "SELECT":
         raise RefusedError(
             Reason.SQL_REFUSED,
             "the query of a rule is one SELECT and nothing else",
             where="the SQL text",
-            next_step="Write one SELECT; for more, several rules.",
+            next_step="Write one SELECT, or several rules.",
         )
 
 
 def require_rows(found: Rows, expected: Sequence[Sequence[Any]]) -> None:
-    """RULE_FAILED, with the place of the first difference, if these are not the rows, in this order."""
+    """Raise RULE_FAILED, with the place of the first difference, unless these are the rows in this order."""
     if found.total != len(expected):
-        raise _differs(f"it gives {_counted(found.total, 'row')}, and {_wanted(len(expected))}")
+        raise _differs(f"it returns {_counted(found.total, 'row')}, and {_wanted(len(expected))}")
     try:
         for first in range(0, len(expected), _AT_ONCE):
             wanted = expected[first : first + _AT_ONCE]
@@ -54,8 +54,8 @@ def require_rows(found: Rows, expected: Sequence[Sequence[Any]]) -> None:
                 _compare(number, row, wanted[number - first - 1])
     except duckdb.OutOfMemoryException:
         raise
-    except duckdb.Error:  # its words may quote a value
-        raise _differs("a column is of a type that cannot be compared") from None
+    except duckdb.Error:  # its message may quote a value
+        raise _differs("a column has a type that cannot be compared") from None
 
 
 def _compare(number: int, cells: Sequence[str | None], wanted: Sequence[Any]) -> None:
@@ -67,7 +67,7 @@ def _compare(number: int, cells: Sequence[str | None], wanted: Sequence[Any]) ->
 
 
 def _value(cell: str | None) -> Any:
-    """A value that no plan can hold is equal to nothing."""
+    """Return the value of a cell. A value that no plan can hold becomes `...`, which is equal to no value."""
     if cell is None:
         return None
     try:

@@ -1,6 +1,7 @@
-"""The one DuckDB of a sandboxed process, made before the walls close: opening an instance looks at the machine.
+"""The one DuckDB instance of a sandboxed process.
 
-One thread, no file on the side, no extension, no setting from outside. Each child opens its database in it.
+It is made before the sandbox closes, because opening an instance reads facts about the machine. It has one thread, no
+temporary files, no extensions and no settings from outside. Each child opens its database in it.
 """
 
 from typing import Final
@@ -10,7 +11,7 @@ import duckdb
 ENGINE: Final = duckdb.connect(
     ":memory:",
     config={
-        # Without a second thread nothing has to be cloned, which the sandbox would refuse.
+        # The sandbox refuses to start a second thread.
         "threads": 1,
         "async_threads": 0,
         "memory_limit": "300MB",

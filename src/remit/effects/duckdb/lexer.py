@@ -1,4 +1,4 @@
-"""The words of a statement, as the engine itself takes the text apart: a keyword in a comment or a string is none."""
+"""Splits a statement into tokens with the engine's own lexer, so that comments and strings hide no keyword."""
 
 import re
 from collections.abc import Iterator
@@ -14,19 +14,19 @@ _NOT_OF_A_NAME: Final = re.compile(r"[^a-z0-9_$]")
 class DuckdbToken(NamedTuple):
     text: str
     start: int
-    """In bytes."""
+    """The offset in bytes."""
     is_string: bool
     is_quoted: bool
     """A name in double quotes, which is never a keyword."""
 
     @property
     def word(self) -> str:
-        """In upper case if it can be a keyword; else nothing."""
+        """The text in upper case if it can be a keyword; otherwise an empty text."""
         return "" if self.is_string or self.is_quoted else self.text.upper()
 
     @property
     def name(self) -> str:
-        """As the engine compares names. What one may be padded with, such as spaces of no width, is left out."""
+        """The name as the engine compares it, without padding such as zero-width spaces; empty for a string."""
         if self.is_string:
             return ""
         if self.is_quoted:
@@ -35,12 +35,12 @@ class DuckdbToken(NamedTuple):
 
 
 def tokens_of(text: str) -> tuple[DuckdbToken, ...]:
-    """Without comments. The engine counts in bytes."""
+    """Return the tokens of the text, without comments."""
     return tuple(_tokens(text.encode()))
 
 
 def _tokens(raw: bytes) -> Iterator[DuckdbToken]:
-    found = duckdb.tokenize(raw.decode())
+    found = duckdb.tokenize(raw.decode())  # its offsets are in bytes
     ends = [*(start for start, _ in found[1:]), len(raw)]
     for (start, kind), end in zip(found, ends, strict=True):
         text = raw[start:end].decode(errors="replace").strip()

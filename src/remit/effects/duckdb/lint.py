@@ -1,6 +1,6 @@
-"""Texts of SQL that somebody has written for later: what of them would be refused whatever the database holds.
+"""Finds SQL texts that would be refused for any content of the database, before a plan uses them.
 
-No database is opened. The rules are those that a text is held to before it runs.
+Opens no database. The rules are the same as before a run.
 """
 
 import json
@@ -19,7 +19,7 @@ _LONGEST: Final = 400
 
 
 class LintCheck:
-    """`CHECK`. Returns the problems, each with the number of its text, from 0."""
+    """The effect `CHECK`. Returns the problems, each with the number of its text, counted from 0."""
 
     def run(self, work: EffectContext) -> dict[str, Any]:
         problems: list[dict[str, Any]] = []
@@ -34,7 +34,7 @@ class LintCheck:
         return {"problems": problems}
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
-        """It only looks, so there is nothing to settle."""
+        """Do nothing: this effect only reads."""
         return None
 
 

@@ -1,7 +1,7 @@
-"""Which tables a statement really reads: the engine's plan for it, made in the database, before anything is optimised.
+"""Finds the tables that a statement reads, from the engine's query plan before optimisation.
 
-Views and macros are resolved there, and what earlier statements made is known: so a function that no text may call is
-found behind a view of the database, too.
+The engine makes the plan in the database. So it resolves views and macros, and knows the objects that earlier
+statements made. A forbidden function is found also behind a view of the database.
 """
 
 import json
@@ -21,13 +21,13 @@ _PART: Final = re.compile(r'"(?:[^"]|"")*"|[^."]+')
 
 class Planned(NamedTuple):
     tables: tuple[str, ...]
-    """In the order of the plan, each once."""
+    """The tables in the order of the query plan, each once."""
     forbidden: tuple[str, str] | None
-    """The first function that no statement may call, by name, and why."""
+    """The name of the first forbidden function, and the reason."""
 
 
 def read_query_plan(engine: duckdb.DuckDBPyConnection, text: str, values: Mapping[str, Any]) -> Planned:
-    """The connection must show all plans (`explain_output`)."""
+    """Read the query plan of a statement. The connection must be set to show all plans (`explain_output`)."""
     shown = engine.execute(f"EXPLAIN (FORMAT json) {text}", dict(values)).fetchall()
     plan: Any = next((json.loads(message) for key, message in shown if key == _FIRST), [])
     nodes = list(_nodes(plan))
@@ -38,7 +38,7 @@ def read_query_plan(engine: duckdb.DuckDBPyConnection, text: str, values: Mappin
 
 
 def _nodes(plan: Any) -> Iterator[Mapping[str, Any]]:
-    """A function that gives rows is one by its name."""
+    """Yield all nodes of the plan. A node that is a table function has the name of the function."""
     left = [plan]
     while left:
         one = left.pop()
@@ -50,7 +50,7 @@ def _nodes(plan: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _name(table: str) -> str:
-    """Without the database, and without the schema that is meant if none is named."""
+    """Return the name of a table without the database, and without the default schema."""
     parts = [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in _PART.findall(table)]
     if len(parts) == 3:
         parts = ["temp", *parts[2:]] if parts[0] == "temp" else parts[1:]

@@ -1,4 +1,4 @@
-"""What the host is told of statements that were run. Bounded: the host reads frames of a bounded size."""
+"""Reports executed statements to the host. The report has a limited size, because the host reads limited frames."""
 
 import json
 from collections.abc import Sequence
@@ -10,18 +10,21 @@ from remit.effects.duckdb.scan_rows import ScanResult
 from remit.effects.duckdb.statements import DuckdbStatement
 
 MAX_DESCRIPTION: Final = 512 << 10
-"""Characters of what is told of all statements."""
+"""The limit of the descriptions of all statements, in characters."""
 MAX_TEXTS: Final = 500
-"""Statements whose text is handed out, for a preview."""
+"""The number of statements whose text is reported, for a preview."""
 MAX_TEXT: Final = 80_000
-"""Characters of each: more than is shown in the end, so that a secret at the cut is seen whole when it is masked."""
+"""The limit of each text, in characters.
+
+It is above the limit of what is shown, so that masking sees a secret at the cut as a whole.
+"""
 MAX_FRAME: Final = 900 << 10
-"""Of what can be long. Texts are left out first."""
+"""The limit of the parts that can be long. Texts are left out first."""
 _MAX_VOLATILE: Final = 10
 
 
 class ExecutedStatement(NamedTuple):
-    """One statement that was run, as it is told, and its rows."""
+    """An executed statement, its description for the host, and its rows."""
 
     statement: DuckdbStatement
     description: dict[str, Any]
@@ -31,19 +34,19 @@ class ExecutedStatement(NamedTuple):
 def report_statements(
     executed: Sequence[ExecutedStatement], last: Rows | None, scan: ScanResult | None, *, changed: bool
 ) -> dict[str, Any]:
-    """`rows` are the first of the last statement that reads, as text; `schema` are their columns.
+    """Return the output of the effect.
 
-    Of a statement, `reads` and `writes` are None if they are not known. Of the files that it leaves nothing is said
-    but what was found in saved rows, and none is synced: the host hashes them itself, and what it makes of them is made
-    durable.
+    `rows` are the first rows of the last statement that reads, as text, and `schema` has their columns. `reads` and
+    `writes` of a statement are None if they are not known. The output says nothing about the files, except the findings
+    in saved rows. The files are not synced: the host hashes them, and makes its own copies durable.
     """
     description = [one.description for one in executed]
     if len(json.dumps(description)) > MAX_DESCRIPTION:
         raise RefusedError(
             Reason.SQL_REFUSED,
-            "its statements have more columns and tables than can be shown",
+            "its statements have more columns and tables than a preview can show",
             where="the SQL text",
-            next_step="Split it into several.",
+            next_step="Split it into several actions.",
         )
     rows = last.preview if last is not None else []
     return {
@@ -60,7 +63,7 @@ def report_statements(
 
 
 def _texts(executed: Sequence[ExecutedStatement], remaining: int) -> list[str]:
-    """Of the first statements, as many as there is room for."""
+    """Return the texts of the first statements, as many as fit."""
     texts: list[str] = []
     for one in executed[:MAX_TEXTS]:
         text = one.statement.text[:MAX_TEXT]
@@ -72,10 +75,10 @@ def _texts(executed: Sequence[ExecutedStatement], remaining: int) -> list[str]:
 
 
 def _volatile(executed: Sequence[ExecutedStatement]) -> list[str]:
-    """What is applied is run anew."""
+    """Return remarks about results that may differ when the plan is applied, because the statements run again."""
     volatile = [one.statement for one in executed if one.statement.volatile]
     return [
-        f"statement {one.number} ({one.kind}) asks for {', '.join(one.volatile)}: what is applied may differ from what "
-        "is seen here"
+        f"statement {one.number} ({one.kind}) uses {', '.join(one.volatile)}: the applied result may differ from this "
+        "preview"
         for one in volatile[:_MAX_VOLATILE]
     ]

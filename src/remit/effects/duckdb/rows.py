@@ -1,8 +1,9 @@
-"""The rows that a statement gives: kept in memory once, counted, shown in part, and saved.
+"""Holds the rows of a statement in memory, counts them, and saves and shows them.
 
-Once, because a second run may give others. In no table, because the statement itself, or a later one, may look at the
-catalog, and is to find there what the database has. As text, because the engine needs more than is here to hand out
-some values. By functions of `system.main`: the database may hold macros of the same names.
+The statement runs once, because a second run may return other rows. The rows are in no table, because this statement
+or a later one may read the catalog, which must show only the objects of the database. They are read as text, because
+the engine needs modules that are missing here to return some types as Python values. All functions are called from
+`system.main`, because the database may have macros of the same names.
 """
 
 import os
@@ -17,17 +18,17 @@ from remit.effects.duckdb.statements import DuckdbStatement
 FORMATS: Final = ("parquet", "csv", "json")
 MAX_CELL: Final = 256
 MAX_PREVIEW: Final = 128 << 10
-"""Characters of all cells that are shown."""
+"""The limit of all shown cells together, in characters."""
 MAX_COLUMNS: Final = 1_000
 
 _OPTIONS: Final = {"parquet": "FORMAT parquet", "csv": "FORMAT csv, HEADER true", "json": "FORMAT json, ARRAY true"}
-# Nobody can guess them, so no statement names one.
+# The names have a random part, so no statement can use them.
 _SUFFIX: Final = os.urandom(16).hex()
 _PREPARED: Final = f'"remit runs {_SUFFIX}"'
 _SAVED: Final = f"remit saves {_SUFFIX}"
 _DETAILS: Final = re.compile(r"\((?!\d+(, ?\d+)?\)).*\)", re.DOTALL)
 _NO_TYPE: Final = '"NULL"'
-_HIDDEN: Final = "not shown: the values of parameters would stand in it"
+_HIDDEN: Final = "not shown, because it would contain the values of parameters"
 
 
 class Rows(NamedTuple):
@@ -36,11 +37,11 @@ class Rows(NamedTuple):
     columns: list[dict[str, str]]
     preview: list[list[str | None]]
     held: "duckdb.DuckDBPyRelation | None"
-    """All of them. None of a plan that was explained."""
+    """All rows. None for the output of EXPLAIN."""
 
 
 def hold_rows(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any], most: int) -> Rows:
-    """Run it."""
+    """Run the statement and hold its rows. `most` is the number of rows to show."""
     if one.kind == "EXPLAIN":
         return _explained(engine, one, values)
     held = _create_held_table(engine, one, values)
@@ -50,7 +51,7 @@ def hold_rows(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: M
 
 
 def _explained(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]) -> Rows:
-    """The engine writes what is bound into its plan, so the plan of a statement with parameters is not handed out."""
+    """Return the output of EXPLAIN. It is hidden for a statement with parameters, because it contains their values."""
     plan = engine.execute(one.text, dict(values)).fetchall()
     columns = [{"name": name, "type": "VARCHAR"} for name in ("explain_key", "explain_value")]
     shown: list[list[str | None]] = [
@@ -62,25 +63,25 @@ def _explained(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: 
 def _create_held_table(
     engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any]
 ) -> duckdb.DuckDBPyRelation:
-    """What a SELECT gives is a relation that runs again whenever it is looked at; what EXECUTE gives is held."""
+    """Run the statement by EXECUTE, whose rows are held. A relation of a SELECT would run again at each use."""
     engine.execute(f"PREPARE {_PREPARED} AS {_source(one)}")
     arguments = ", ".join(f"{quoted(name)} := {_literal(value)}" for name, value in values.items())
     held = engine.sql(f"EXECUTE {_PREPARED}{f'({arguments})' if arguments else ''}")
     engine.execute(f"DEALLOCATE {_PREPARED}")
     if untyped := [name for name, kind in zip(held.columns, held.types, strict=True) if str(kind) == _NO_TYPE]:
-        # A column of nothing but NULL: readers of a Parquet file know no such type.
+        # A column of only NULL values. Readers of Parquet files do not know its type.
         typed = ", ".join(f"CAST({quoted(name)} AS INTEGER) AS {quoted(name)}" for name in untyped)
         return held.project(f"* REPLACE ({typed})")
     return held
 
 
 def _source(one: DuckdbStatement) -> str:
-    """The lines are for a comment at the end. What changes rows may only stand at the top."""
+    """Return the statement to prepare. The line breaks end a comment. One that changes rows cannot be nested."""
     return f"FROM (\n{one.text}\n)" if one.is_read else one.text
 
 
 def _literal(value: str | float | None) -> str:
-    """EXECUTE takes no parameters. Each of the type that the engine gives to a value of Python's."""
+    """Return a value as SQL, with the type that the engine gives it, because EXECUTE takes no parameters."""
     match value:
         case None:
             return "NULL"
@@ -90,7 +91,7 @@ def _literal(value: str | float | None) -> str:
             return str(value)
         case float():
             return f"CAST('{value!r}' AS DOUBLE)"
-    # The engine reads a text to its first NUL.
+    # The engine reads a text only up to its first NUL.
     return " || system.main.chr(0) || ".join("'" + piece.replace("'", "''") + "'" for piece in value.split("\0"))
 
 
@@ -108,7 +109,7 @@ def _preview(held: duckdb.DuckDBPyRelation, most: int) -> list[list[str | None]]
 
 
 def _kind(type_name: str) -> str:
-    """Without the members of an ENUM, which may have come from rows, and what else a type is made of."""
+    """Return a type without its details, such as the members of an ENUM, which may come from rows."""
     return _DETAILS.sub("", type_name)
 
 
@@ -117,21 +118,19 @@ def _cut(cell: str | None) -> str | None:
 
 
 def save(rows: Rows, path: str, form: str) -> None:
-    """All of them, in a new file."""
+    """Save all rows to a new file."""
     where = "'" + path.replace("'", "''") + "'"
     if rows.held is None:
         return
     try:
         rows.held.query(_SAVED, f"COPY {quoted(_SAVED)} TO {where} ({_OPTIONS[form]})")
     except duckdb.TransactionException as problem:
-        # After a failure it tidies up, fails at that as well, and tells of the second.
+        # After a failure the engine cleans up, fails again, and reports the second failure. The first one is raised.
         raise (problem.__context__ if isinstance(problem.__context__, duckdb.Error) else problem) from None
 
 
 def cells_as_json(rows: Rows, first: int, most: int, longest: int | None = None) -> Sequence[Sequence[str | None]]:
-    """So many rows from there on, each cell as a text of JSON, cut to a length. By the engine's own function, whatever
-    macros there are in the database.
-    """
+    """Return at most `most` rows from `first` on, each cell as JSON, cut to `longest` characters."""
     if rows.held is None:
         return []
     cell = "system.main.to_json(COLUMNS(*))"
@@ -140,7 +139,7 @@ def cells_as_json(rows: Rows, first: int, most: int, longest: int | None = None)
 
 
 def widest_row(rows: Rows, longest: int) -> int:
-    """At most so many characters has any of them, if no cell counts for more than `longest`."""
+    """Return a number of characters that no row exceeds, if each cell is cut to `longest`."""
     if rows.held is None or not rows.total:
         return 0
     ((*widths,),) = rows.held.aggregate("system.main.max(system.main.length(CAST(COLUMNS(*) AS VARCHAR)))").fetchall()

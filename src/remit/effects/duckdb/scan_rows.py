@@ -1,7 +1,7 @@
-"""Saved rows, looked through like the content of any file that a plan makes: what in them a person has to approve.
+"""Scans saved rows for findings that a person must approve, like the content of any file that a plan writes.
 
-Credentials are looked for in the cells, each beside the name of its column, whatever the format; commands and formulas
-in the text of the file. Bounded: of what is past the bounds it is said that nobody looked.
+It looks for credentials in the cells, each together with the name of its column, in every format. It looks for commands
+and formulas in the text of the file. The scan has limits, and a remark reports what was not scanned.
 """
 
 import os
@@ -19,14 +19,14 @@ from remit.fs.openat import open_file
 from remit.masking.secrets import find_secrets
 
 MAX_LOOKED_AT: Final = 8 << 20
-"""Bytes of a file, and characters of all cells: some seconds, at worst, of the time that the text has."""
+"""The limit of the bytes of a file, and of the characters of all cells. The scan takes a few seconds at most."""
 _MOST_ROWS: Final = 1_000
 _MOST_CHARACTERS: Final = 4 << 20
-"""Of rows that are in this process's hands at a time."""
+"""The limit of the rows that this process holds at a time."""
 _LONGEST_CELL: Final = 64 << 10
-"""Past that nobody looks into a cell."""
+"""The rest of a longer cell is not scanned."""
 _TEXTS: Final = ("csv", "json")
-# The engine wrote it: its syntax needs no look.
+# The engine wrote the file, so its syntax is not checked.
 _NO_CHECKS: Final[Mapping[str, Check]] = {f".{form}": lambda _content: [] for form in _TEXTS}
 
 
@@ -36,7 +36,7 @@ class ScanResult(NamedTuple):
 
 
 def scan_rows(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
-    """`mode` is what the file will have."""
+    """Scan the rows and their file. `mode` is the mode that the file will have."""
     name = f"results.{form}"
     content, is_whole = _read(spot, MAX_LOOKED_AT if form in _TEXTS else 4)
     edited = Edited(content, None, "")
@@ -47,7 +47,7 @@ def scan_rows(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
         notes = remarks(name, edited)
     secrets, all_cells = _secrets(rows)
     if not all_cells or (form in _TEXTS and not is_whole):
-        notes.append(f"nobody looked for credentials and commands past the first {MAX_LOOKED_AT:,} characters")
+        notes.append(f"credentials and commands were searched only in the first {MAX_LOOKED_AT:,} characters")
     return ScanResult([*found, *secrets], notes)
 
 
@@ -63,7 +63,7 @@ def _read(spot: PathHandle, most: int) -> tuple[bytes, bool]:
 
 
 def _secrets(rows: Rows) -> tuple[list[ContentFinding], bool]:
-    """And whether all cells were looked at."""
+    """Return the credentials in the cells, and whether all cells were scanned."""
     found: list[ContentFinding] = []
     remaining = MAX_LOOKED_AT
     at_once = max(1, min(_MOST_ROWS, _MOST_CHARACTERS // max(widest_row(rows, _LONGEST_CELL), 1)))
@@ -80,7 +80,7 @@ def _secrets(rows: Rows) -> tuple[list[ContentFinding], bool]:
 
 
 def _lines(rows: Rows, row: Sequence[str | None]) -> Iterator[str]:
-    """Each cell beside its name: a password looks like any other word."""
+    """Yield each cell with the name of its column, because a password alone looks like any other word."""
     for column, cell in zip(rows.columns, row, strict=False):
         yield f'"{column["name"].replace(chr(10), " ")}": {cell or "null"}'
 

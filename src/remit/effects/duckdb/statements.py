@@ -1,8 +1,8 @@
-"""What a text of SQL would do, statement by statement, before anything of it runs; refused where it is not for a plan.
+"""Analyses the statements of a SQL text before any of them runs, and refuses those that a plan may not use.
 
-Pure. The engine takes the text apart and says what kind each statement is; an allow-list says which may run. Names of
-functions are looked at as words, so that neither quotes nor comments hide one. Limit: which tables a view, a macro or a
-trigger stands for is known only to the database; `engine` tells what was really read.
+Pure. The engine parses the text and returns the kind of each statement; an allow-list has the kinds that may run.
+Function names are compared as tokens, so that quotes and comments hide none. Limit: only the database knows the tables
+behind a view, a macro or a trigger. `engine` reports the tables that were really read.
 """
 
 import re
@@ -41,13 +41,14 @@ _RUNS_IT: Final = frozenset({"analyze", "analyse"})
 
 _ADVICE: Final[Mapping[str, str]] = {
     "TRANSACTION": "Leave it out: all statements of a text are one transaction already.",
-    "COPY": "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`.",
-    "EXPORT": "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`.",
+    "COPY": "Leave it out. To save the rows of a SELECT to a file, name the file in `save_results_to`.",
+    "EXPORT": "Leave it out. To save the rows of a SELECT to a file, name the file in `save_results_to`.",
     "PREPARE": "Write the statement itself, with parameters: $name.",
     "EXECUTE": "Write the statement itself, with parameters: $name.",
-    "MULTI": "The engine would make several of it. Name the values of PIVOT's columns: ON column IN (...).",
+    "MULTI": "The engine would split it into several statements. Name the values of the columns of PIVOT: ON column IN "
+    "(...).",
 }
-_SHOW_ADVICE: Final = "Leave it out; to see what columns a table has: DESCRIBE table."
+_SHOW_ADVICE: Final = "Leave it out. To list the columns of a table, use DESCRIBE table."
 
 
 _LINE: Final = re.compile(r"^LINE (\d{1,7}): ", re.MULTILINE)
@@ -57,32 +58,32 @@ class DuckdbStatement(NamedTuple):
     """One statement of a text."""
 
     number: int
-    """From 1."""
+    """The number of the statement in the text, counted from 1."""
     kind: str
     text: str
-    """Without what follows its last word."""
+    """The text of the statement, without comments and semicolons after its last word."""
     reads: tuple[str, ...] | None
-    """Tables and views as they are named in it. None: not understood."""
+    """The tables and views as they are named in the text. None if they are not known."""
     writes: tuple[str, ...] | None
     parameters: tuple[str, ...]
     is_read: bool
-    """Certainly changes nothing in the database, as far as its own words go."""
+    """Whether its text changes nothing in the database. A view or a macro may still hide a change."""
     returns_rows: bool
-    """Of one that changes rows: whether it says which."""
+    """Whether it returns rows: a SELECT, or a change with RETURNING."""
     words: str
-    """For people."""
+    """A description for people."""
     destroys: bool = False
-    """By its words, rows, columns or whole tables are gone afterwards."""
+    """Whether its text removes rows, columns or whole tables."""
     upserts: bool = False
-    """Of one that inserts: rows that are there may be changed instead."""
+    """Whether an INSERT may change existing rows instead."""
     pivots: bool = False
-    """Names of its columns may be values of rows."""
+    """Whether names of its columns may be values of rows."""
     volatile: tuple[str, ...] = ()
-    """What in it may give something else the next time."""
+    """The parts that may give another result the next time."""
 
 
 def analyse(text: str) -> tuple[DuckdbStatement, ...]:
-    """All statements, or RefusedError with the number and the kind of the first that is not for a text."""
+    """Return all statements. Raise RefusedError with the number and the kind of the first one that may not run."""
     _require_readable(text)
     try:
         found = ENGINE.extract_statements(text)
@@ -92,19 +93,19 @@ def analyse(text: str) -> tuple[DuckdbStatement, ...]:
         raise _refusal("there is no statement in it", "Write at least one statement.")
     if len(found) > MAX_STATEMENTS:
         raise _refusal(
-            f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} are run together", "Split it into several."
+            f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} may run together", "Split it into several."
         )
     return tuple(_analyse_one(number, one) for number, one in enumerate(found, start=1))
 
 
 def bind(statements: Sequence[DuckdbStatement], values: Mapping[str, Any], *, shared: bool = False) -> None:
-    """Every parameter that is used must be given, every one that is given must be used, each a plain value.
+    """Refuse a parameter that is used without a value, that has a value and is not used, or that is not a plain value.
 
-    Where they are shared by several texts, this one need not use all of them.
+    `shared`: several texts share the parameters, so this one need not use all of them.
     """
     used = {name for one in statements for name in one.parameters}
     for name in sorted(used - values.keys()):
-        raise _refusal(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
+        raise _refusal(f"the parameter {name!r} is used and has no value", "Give it a value in `parameters`.")
     for name in () if shared else sorted(values.keys() - used):
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in values.items():
@@ -128,7 +129,7 @@ def _require_readable(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _refusal("it has half a character, which is not text", "Save it as UTF-8.") from None
+        raise _refusal("it has half of a character (a lone surrogate)", "Save it as UTF-8.") from None
 
 
 def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
@@ -143,7 +144,7 @@ def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
         return _explain(number, text, tokens, parameters)
     tables = _tables(kind, text, tokens)
     if tables is not None and tables.foreign:
-        raise _statement_refusal(number, kind, f"there is a {tables.foreign} in it", _ADVICE["COPY"])
+        raise _statement_refusal(number, kind, f"it contains a {tables.foreign}", _ADVICE["COPY"])
     is_read = kind == "SELECT" and tables is not None and not tables.writes and not _changes_sequences(tokens)
     reads, writes = (tables.reads, tables.writes) if tables is not None else (None, None)
     if tables is None and kind in ("MERGE_INTO", "INSERT"):
@@ -161,7 +162,7 @@ def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
 def _kind_of(found: duckdb.Statement, tokens: Sequence[DuckdbToken]) -> str:
     try:
         kind = found.type.name
-    except ValueError:  # one that has no name in Python
+    except ValueError:  # a kind that has no name in Python
         return "UNKNOWN"
     # ADD COLUMN with a constraint: the engine adds the column, and then the constraint, in the same transaction.
     return "ALTER" if kind == "MULTI" and tokens and tokens[0].word == "ALTER" else kind
@@ -172,29 +173,31 @@ def _require_harmless(number: int, kind: str, tokens: Sequence[DuckdbToken]) -> 
         name, why = forbidden
         raise _statement_refusal(number, kind, f"{name} {why}", PLAIN_ADVICE)
     if shows_a_setting(tokens):
-        raise _statement_refusal(number, kind, "what it shows may be a setting of the engine", _SHOW_ADVICE)
+        raise _statement_refusal(number, kind, "it may show a setting of the engine", _SHOW_ADVICE)
     if names_a_file(tokens):
-        raise _statement_refusal(number, kind, "a file stands where a table is to be named", PLAIN_ADVICE)
+        raise _statement_refusal(number, kind, "it names a file in the place of a table", PLAIN_ADVICE)
     if _copies_within(tokens):
-        raise _statement_refusal(number, kind, "there is a COPY in it", _ADVICE["COPY"])
+        raise _statement_refusal(number, kind, "it contains a COPY", _ADVICE["COPY"])
     if kind == "MERGE_INTO" and _returns(tokens):
-        raise _statement_refusal(number, kind, "the rows that a MERGE returns are not kept", "Leave out RETURNING.")
+        raise _statement_refusal(number, kind, "the rows that a MERGE returns cannot be used", "Leave out RETURNING.")
     if kind in ("CREATE", "ALTER", "DROP") and _object_of(tokens) is None:
         raise _statement_refusal(
             number,
             kind,
-            "it concerns neither a table nor a view, schema, sequence, type, index or macro",
+            "it is not about a table, view, schema, sequence, type, index or macro",
             PLAIN_ADVICE,
         )
 
 
 def _explain(number: int, text: str, tokens: Sequence[DuckdbToken], parameters: tuple[str, ...]) -> DuckdbStatement:
-    """The statement that it is about is held to the same rules. With ANALYZE it runs, so it must only read."""
+    """Apply the same rules to the explained statement. With ANALYZE that statement runs, so it must only read."""
     runs, start = _explained(tokens)
     try:
         inner = _analyse_one(number, ENGINE.extract_statements(_between(text, tokens[start:]))[0])
     except (duckdb.Error, IndexError):
-        raise _statement_refusal(number, "EXPLAIN", "what it explains cannot be told", "Leave it out.") from None
+        raise _statement_refusal(
+            number, "EXPLAIN", "the statement that it explains cannot be read", "Leave it out."
+        ) from None
     if runs and not inner.is_read:
         raise _statement_refusal(
             number, "EXPLAIN", f"with ANALYZE it runs the {inner.kind} that it explains", "Leave out ANALYZE."
@@ -206,7 +209,7 @@ def _explain(number: int, text: str, tokens: Sequence[DuckdbToken], parameters: 
 
 
 def _explained(tokens: Sequence[DuckdbToken]) -> tuple[bool, int]:
-    """Whether EXPLAIN runs it, and where the statement begins that it is about."""
+    """Return whether EXPLAIN runs the statement, and where the explained statement begins."""
     if tokens[1].name in _RUNS_IT:
         return True, 2
     if tokens[1].text != "(" or tokens[2].word in ("SELECT", "WITH", "FROM", "VALUES", "("):
@@ -226,7 +229,7 @@ def _tables(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> Tables | Non
 
 
 def _tables_of_objects(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> Tables | None:
-    """The object that is made, changed or removed; what a new table or view is made of, where that is a SELECT."""
+    """Return the object that is made, changed or removed, and the tables that the SELECT of a new one reads."""
     place = _object_of(tokens)
     if place is None:
         return None
@@ -241,7 +244,7 @@ def _tables_of_objects(kind: str, text: str, tokens: Sequence[DuckdbToken]) -> T
 
 
 def _object_of(tokens: Sequence[DuckdbToken]) -> int | None:
-    """Where it says of what: CREATE OR REPLACE TABLE. None if it is no object that a text may make or remove."""
+    """Return the place of the kind of object, such as TABLE. None if a text may not make or remove such an object."""
     known = _OBJECTS | (_OF_COMMENTS if tokens[0].word == "COMMENT" else frozenset())
     if tokens[0].word == "TRUNCATE":
         return 0
@@ -254,7 +257,7 @@ def _object_of(tokens: Sequence[DuckdbToken]) -> int | None:
 
 
 def _name_from(tokens: Sequence[DuckdbToken], start: int) -> tuple[str, ...]:
-    """The one name that begins there, as a tuple, with its schema if it has one."""
+    """Return the name that begins there, with its schema if it has one, as a tuple of one name or none."""
     while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
         start += 1
     parts: list[str] = []
@@ -273,7 +276,7 @@ def _as_written(token: DuckdbToken) -> str:
 
 
 def _body(tokens: Sequence[DuckdbToken], start: int) -> int | None:
-    """Where the SELECT begins that a table or view is made of."""
+    """Return where the SELECT of a new table or view begins."""
     if tokens[start].word not in ("TABLE", "VIEW"):
         return None
     depth = 0
@@ -294,18 +297,18 @@ def _table_after_into(tokens: Sequence[DuckdbToken]) -> tuple[str, ...] | None:
 
 
 def _returns(tokens: Sequence[DuckdbToken]) -> bool:
-    """It is a word that nothing else can be named, but in quotes."""
+    """Return whether RETURNING is in the statement. It is reserved, so only a quoted name can be the same word."""
     return any(token.word == "RETURNING" for token in tokens)
 
 
 def _destroys(kind: str, tokens: Sequence[DuckdbToken]) -> bool:
-    """Of a column that is named like one of the words it is believed too: better once too often."""
+    """Return whether it removes anything. May report a statement with a column of such a name by mistake."""
     replaces = kind == "CREATE" and [token.word for token in tokens[1:3]] == ["OR", "REPLACE"]
     return replaces or any(token.word in _DESTROYING for token in tokens)
 
 
 def _copies_within(tokens: Sequence[DuckdbToken]) -> bool:
-    """WITH x AS (COPY ...): in statements of which there is no tree as well."""
+    """Return whether there is a COPY as in WITH x AS (COPY ...), also for statements that have no syntax tree."""
     before = ("AS", "MATERIALIZED")
     return any(
         token.word == "COPY" and place > 1 and tokens[place - 1].text == "(" and tokens[place - 2].word in before
@@ -330,7 +333,7 @@ def _between(text: str, tokens: Sequence[DuckdbToken]) -> str:
     return text.encode()[tokens[0].start : last.start + len(last.text.encode())].decode()
 
 
-# --- in words --------------------------------------------------------------------------------------------------------
+# --- descriptions ----------------------------------------------------------------------------------------------------
 
 _VERBS: Final = {
     "INSERT": "inserts into",
@@ -348,11 +351,11 @@ def describe(kind: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] |
     parts = []
     if writes or kind != "SELECT":
         verb = "inserts into or updates" if upserts else _VERBS[kind]
-        parts.append(f"{verb} {', '.join(writes) if writes else 'what is not known before it runs'}")
+        parts.append(f"{verb} {', '.join(writes) if writes else 'tables that are not known before it runs'}")
     if reads:
         parts.append(f"reads {', '.join(reads)}")
     elif reads is None:
-        parts.append("reads what is not known before it runs")
+        parts.append("reads tables that are not known before it runs")
     return "; ".join(parts) or "reads no table"
 
 
@@ -370,10 +373,12 @@ def _statement_refusal(number: int, kind: str, what: str, next_step: str) -> Ref
 
 
 def _refuse_text(problem: duckdb.Error) -> RefusedError:
-    """The engine's words are about the text, of which they quote one word, and then a line that may hold anything: of
-    that its number is told.
+    """Return the refusal for a text that the engine cannot parse.
+
+    The first line of the engine's message quotes one word of the text and is passed on. Then comes a line of the text,
+    which may have any content, so only its number is passed on.
     """
     words, _, rest = str(problem).partition("\n")
     line = _LINE.search(rest)
     where = f"line {line[1]}: " if line is not None else ""
-    return _refusal(f"the engine cannot read it: {where}{words[:200]}", "Mend the text.")
+    return _refusal(f"the engine cannot read it: {where}{words[:200]}", "Fix the text.")

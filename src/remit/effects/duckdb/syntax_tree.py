@@ -1,7 +1,7 @@
-"""Which tables a statement reads and writes, by the engine's own parser, which gives a SELECT as a tree.
+"""Finds the tables that a statement reads and writes, from the syntax tree of the engine's own parser.
 
-A statement that changes rows may stand in a SELECT as a common table expression, so it is put into one to be looked at.
-What the engine does not give as a tree (MERGE, most of CREATE) is not understood, and nobody guesses.
+The parser returns trees of SELECT only. A statement that changes rows may be a common table expression of a SELECT, so
+it is parsed as one. For other statements (MERGE, most of CREATE) there is no tree, and the tables are unknown.
 """
 
 import json
@@ -14,22 +14,22 @@ _READING: Final = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", _RECURSIVE, "C
 _WRITING: Final = frozenset({"INSERT_QUERY_NODE", "UPDATE_QUERY_NODE", "DELETE_QUERY_NODE"})
 _TABLE: Final = "BASE_TABLE"
 MAX_LOOKED_AT: Final = 64 << 10
-"""Characters. A tree is a hundred times as large as a list of values."""
+"""The limit of a text, in characters. The tree of a list of values is a hundred times as large as the list."""
 
 
 class Tables(NamedTuple):
-    """What a statement touches, as it is written: a view is not resolved, and a name may stand for several."""
+    """The tables of a statement as they are written. Views are not resolved, and a name may fit several tables."""
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     returns_rows: bool
-    """Of a statement that changes rows: whether it says which."""
+    """Whether a statement that changes rows has RETURNING."""
     foreign: str
-    """What is in it that is neither reading nor one of the three that change rows, such as COPY."""
+    """A part that is neither a read nor an INSERT, UPDATE or DELETE, such as COPY."""
 
 
 class _Found:
-    """Collected on the way through a tree."""
+    """The tables found so far in a tree."""
 
     def __init__(self) -> None:
         self.reads: dict[str, None] = {}
@@ -38,7 +38,7 @@ class _Found:
         self.foreign = ""
 
     def visit(self, node: dict[str, Any], kind: str, named: frozenset[str]) -> None:
-        """`named` are the common table expressions that can be meant here."""
+        """Add one node. `named` are the common table expressions that are visible here."""
         if kind in _WRITING:
             self.writes[_target(node)] = None
             self.returns_rows = self.returns_rows or bool(node.get("returning_list"))
@@ -51,16 +51,16 @@ class _Found:
 
 
 def read_tables(text: str, *, changes_rows: bool) -> Tables | None:
-    """One statement, SELECT or (`changes_rows`) INSERT, UPDATE, DELETE. None where there is no tree of it."""
+    """Read one statement: a SELECT or, with `changes_rows`, an INSERT, UPDATE or DELETE. None if it has no tree."""
     if len(text) > MAX_LOOKED_AT:
         return None
-    # On lines of its own: the text may end in a comment.
+    # The text has lines of its own, because it may end in a comment.
     tree = _parse(f"WITH remit_looks_at AS (\n{text}\n) SELECT 1" if changes_rows else text)
     if tree is None:
         return None
     found = _Found()
     left: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
-    while left:  # not by recursion: a text may be nested deeper than Python likes
+    while left:  # without recursion, because a text may be nested deeper than Python allows
         one, named = left.pop()
         if isinstance(one, list):
             left.extend((each, named) for each in reversed(one))
@@ -83,8 +83,9 @@ def _parse(text: str) -> dict[str, Any] | None:
 
 
 def _within(node: dict[str, Any], named: frozenset[str]) -> list[tuple[Any, frozenset[str]]]:
-    """What is in it, with the names that can be meant there: an expression knows those before it, itself only if it
-    is recursive, and the rest of the statement knows all.
+    """Return the parts of a node, each with the common table expressions that are visible there.
+
+    An expression sees those before it, and itself only if it is recursive. The rest of the statement sees all.
     """
     inner: list[tuple[Any, frozenset[str]]] = []
     for entry in (node.get("cte_map") or {}).get("map", ()):
@@ -92,8 +93,8 @@ def _within(node: dict[str, Any], named: frozenset[str]) -> list[tuple[Any, froz
         recursive = {name} if (value.get("query_node") or {}).get("type") == _RECURSIVE else set()
         inner.append((value, named | recursive))
         named |= {name}
-    # The table that is written to is not one that is read.
-    kind = node.get("type")  # of some parts, such as a sample, it is no word
+    # The table that is written is left out: it is not read.
+    kind = node.get("type")  # for some parts, such as a sample, it is not a string
     left_out = ("cte_map", "table") if isinstance(kind, str) and kind in _WRITING else ("cte_map",)
     return [*inner, *((value, named) for key, value in node.items() if key not in left_out)]
 

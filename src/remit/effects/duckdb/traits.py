@@ -1,6 +1,4 @@
-"""What the words of a statement tell of it beside its kind. Believed once too often rather than not: a column may have
-the name of one of the words.
-"""
+"""Facts about a statement that its keywords show. May report one by mistake if a column has the name of a keyword."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,18 +22,21 @@ _PIVOTS: Final = frozenset(("PIVOT", "PIVOT_WIDER"))
 
 
 def upserts(tokens: Sequence[DuckdbToken]) -> bool:
-    """INSERT ... ON CONFLICT DO UPDATE, INSERT OR REPLACE: the engine counts both, and does not tell which."""
+    """Return whether it is INSERT ... ON CONFLICT DO UPDATE or INSERT OR REPLACE.
+
+    The engine counts inserted and updated rows together.
+    """
     words = [token.word for token in tokens]
     return any(_contains_sequence(words, these) for these in (("DO", "UPDATE"), ("INSERT", "OR", "REPLACE")))
 
 
 def pivots(tokens: Sequence[DuckdbToken]) -> bool:
-    """Whether values may become names of columns."""
+    """Return whether values of rows may become names of columns."""
     return any(token.word in _PIVOTS for token in tokens)
 
 
 def nondeterministic_calls(tokens: Sequence[DuckdbToken]) -> tuple[str, ...]:
-    """What asks for the time or for chance, by name, each once. A default of a column or a macro may hide one."""
+    """Return the names that depend on the time or on chance, each once. Limit: a default or a macro may hide one."""
     found: dict[str, None] = {}
     for place, token in enumerate(tokens):
         name = token.name
