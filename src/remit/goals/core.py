@@ -1,8 +1,8 @@
 """The agent execution core: one goal, one packet, one decision, at most one dispatch. It only orchestrates.
 
-A cycle reads what the ledger knows of the goal, lets the gates decide on it, writes the decision down, and hands a
-dispatch to the SimulationExecutor if there is one. It keeps nothing in memory between cycles: whoever asks again, in
-whatever process, goes on where the ledger says the goal stands. It can change nothing but its own record.
+A cycle reads the history of the goal from the ledger, lets the gates decide, records the decision, and passes a
+dispatch to the SimulationExecutor if there is one. It keeps nothing in memory between cycles. A caller who asks again,
+in any process, continues at the state that the ledger has. The core can change nothing but its own records.
 """
 
 import json
@@ -39,19 +39,19 @@ from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection
 
 MAX_ROUNDS: Final = 8
-"""How often a cycle begins anew because somebody else moved the same goal meanwhile. Each goal has fewer events."""
+"""How often a cycle starts again because another caller advanced the goal. A goal has fewer events than this."""
 CONFIRMATION_REQUESTED: Final = "CONFIRMATION_REQUESTED"
 ALLOWED_OR_LATER: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 
 
 class TransactionHook(Protocol):
-    """Done in the transaction of a decision, before it is written. If it raises, nothing is written."""
+    """A function that runs in the transaction of a decision, before any write. If it raises, nothing is written."""
 
     def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
 
 
 def no_op_hook(batch: Batch, *, is_first: bool) -> None:
-    """For whoever has nothing to add to a decision."""
+    """Do nothing. The hook of callers that have nothing to add to a decision."""
 
 
 class Executor(Protocol):
@@ -67,16 +67,16 @@ class AgentCore:
     executor: Executor
     clock: Clock
     is_tenant: Callable[[str], bool]
-    """Whether there is such a tenant: nobody gets a chain of his own by asking under a made-up name."""
+    """Whether the tenant exists. A caller cannot create a ledger chain with an invented tenant."""
 
     def run(self, raw: bytes) -> AgentExecutionOutcome:
-        """One cycle of a goal, from untrusted bytes. The same goal again goes on, or gives what came of it."""
+        """Run one cycle of a goal, from untrusted bytes. A repeated goal continues, or returns its stored outcome."""
         return self.run_goal(AgentGoalRequest.parse(raw, source="goal"))
 
     def run_goal(
         self, goal: AgentGoalRequest, finder_proof: tuple[StoredDocument, ...] = (), hook: TransactionHook = no_op_hook
     ) -> AgentExecutionOutcome:
-        """`finder_proof` is what the Finder has to show for the packet: kept with the decision."""
+        """Run one cycle of a parsed goal. `finder_proof` is the Finder's proof of the packet, stored with the decision."""
         try:
             stored = _mask_for_storage(goal, lambda: self._declared(goal))
             return _with_original_question(self._cycle(stored, finder_proof, hook), goal, stored)
@@ -84,21 +84,21 @@ class AgentCore:
             return self._refused(goal, problem)
 
     def resume_goal(self, goal: AgentGoalRequest, hook: TransactionHook = no_op_hook) -> AgentExecutionOutcome:
-        """The same for a goal that comes out of the ledger, and so is as it was kept."""
+        """Run one cycle of a goal that was loaded from the ledger, and so is masked already."""
         try:
             return self._cycle(goal, (), hook)
         except RefusedError as problem:
             return self._refused(goal, problem)
 
     def _declared(self, goal: AgentGoalRequest) -> Collection[str]:
-        """The fields of the packet's simulation, by the packet's own catalogue; none if that is not known."""
+        """Return the fields of the packet's simulation from the packet's catalogue. Empty if that is unknown."""
         packet = goal.sim_finder_packet
         if not isinstance(packet, SimulationMatchPacket):
             return ()
         with self.ledger().store.reading_pooled() as connection:
             try:
                 catalogue = self.past.catalogue(DocumentStore(connection, goal.tenant_id), packet.catalog_snapshot_ref)
-            except RefusedError:  # nothing was decided from it yet
+            except RefusedError:  # no decision has stored this catalogue yet
                 catalogue = self.live(goal.tenant_id, connection).catalogue
         entry = catalogue.find(packet.candidates[0].simulation_id)
         return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
@@ -118,7 +118,7 @@ class AgentCore:
                 try:
                     made, row = self._decide(goal, documents, history, case, finder_proof, hook)
                 except RefusedError as problem:
-                    if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
+                    if problem.reason is Reason.TRANSITION_INVALID:  # another caller was faster
                         continue
                     raise
                 if made.verdict.dispatches:
@@ -131,7 +131,7 @@ class AgentCore:
             return self._current_outcome(goal)
         raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
-            "this goal is being worked on by others",
+            "other callers keep changing this goal",
             where=f"correlation {goal.correlation_id}",
             next_step="Ask again in a moment.",
         )
@@ -142,21 +142,21 @@ class AgentCore:
     def _last_decision(
         self, connection: Connection, goal: AgentGoalRequest, documents: GoalDocuments, history: History
     ) -> DecisionRecord | None:
-        """A correlation stands for one goal: of the same user, with the same words and the same packet."""
+        """Return the last decision about the goal. Refuses a correlation id that has another user, text or packet."""
         if history.last is None:
             return None
         record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
         if record.goal_ref != documents.goal.ref:
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
-                "this correlation id stands for another goal",
+                "this correlation id belongs to another goal",
                 where=f"correlation {goal.correlation_id}",
-                next_step="Use a new correlation id for another goal; send the same request again for the same goal.",
+                next_step="Use a new correlation id for another goal. For the same goal, send the same request again.",
             )
         return record
 
     def _withdraws_consent(self, goal: AgentGoalRequest, history: History) -> bool:
-        """A clear no to what was let through and was not begun yet."""
+        """Tell whether the user refuses a goal that was allowed and has not started yet."""
         answer = goal.confirm_state.answer
         if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(CONFIRMATION_REQUESTED) is None:
             return False
@@ -165,7 +165,7 @@ class AgentCore:
     def _gather(
         self, connection: Connection, goal: AgentGoalRequest, history: History, last: DecisionRecord | None, at: str
     ) -> "_Case":
-        """What is decided from, as of one moment."""
+        """Collect the evidence for a decision, at one moment."""
         rules = self.live(goal.tenant_id, connection)
         self.past.remember(rules)
         planned, answered = None, None
@@ -178,7 +178,7 @@ class AgentCore:
         question_step = history.newest(CONFIRMATION_REQUESTED)
         is_open = history.event in {CONFIRMATION_REQUESTED, "ACCESS_ALLOWED"}
         if is_open and question_step is not None and goal.confirm_state.answer is not None:
-            # Masked first: what is decided is decided from what is kept.
+            # Masked first, because the decision must be made from the stored answer.
             answer = mask_text(goal.confirm_state.answer)
             number = count_answers(connection, goal.tenant_id, goal.correlation_id) + 1
             answered = ConfirmationReply(answer, question_step.created_at, at, number)
@@ -207,7 +207,7 @@ class AgentCore:
         finder_proof: tuple[StoredDocument, ...],
         hook: TransactionHook,
     ) -> tuple[GoalDecision, StepRow]:
-        """Decided out here: nobody else can write while a transaction lasts."""
+        """Decide and record. The decision is made outside of the transaction, which blocks all other writers."""
         supporting_documents = (*case.snapshots, *finder_proof)
         made = build_decision(goal, documents, case.evidence, decide(case.evidence), supporting_documents, case.at)
 
@@ -218,7 +218,7 @@ class AgentCore:
         return made, self.ledger().transact(work)
 
     def _dispatch(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
-        """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""
+        """Dispatch the stored envelope of a decision, unchanged. The result is passed on unchanged too."""
         with self.ledger().store.reading_pooled() as connection:
             record = load_decision(connection, goal.tenant_id, ref)
             tree = load_document(connection, goal.tenant_id, record.envelope_ref or "")
@@ -226,9 +226,9 @@ class AgentCore:
         return self._current_outcome(goal, outcome)
 
     def _refused(self, goal: AgentGoalRequest, problem: RefusedError) -> AgentExecutionOutcome:
-        """What no step can be blamed for: rules that cannot be read, a correlation that is another goal's.
+        """Record a refusal that belongs to no step: unreadable rules, or a correlation id of another goal.
 
-        Recorded, and claims nothing: else anybody could use up somebody else's correlation.
+        The refusal claims nothing. Otherwise one caller could use up the correlation id of another.
         """
         code = goal_code(problem.reason)
         code = "SIMULATION_REFUSED" if code == "SIMULATION_FAILED" else code  # nothing was tried
@@ -252,15 +252,13 @@ class AgentCore:
         with self.ledger().store.reading_pooled() as connection:
             history = self._history(connection, goal)
             outcome = build_current_outcome(connection, self.past, goal, history, simulated)
-        if (
-            simulated is None and history.event in ALLOWED_OR_LATER
-        ):  # somebody else has moved it on since it was decided
+        if simulated is None and history.event in ALLOWED_OR_LATER:  # another caller advanced it after the decision
             return self._dispatch(goal, history.allowed_by)
         return outcome
 
 
 class _Case(NamedTuple):
-    """What a decision is made from, with the documents of the rules in it, and when."""
+    """The evidence of a decision, the documents of its rules, and the time."""
 
     evidence: Evidence
     snapshots: tuple[StoredDocument, ...]
@@ -268,11 +266,14 @@ class _Case(NamedTuple):
 
 
 def _mask_for_storage(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:
-    """With its packet as a replay will read it: 1.0 is kept as 1, and what is decided is decided from that."""
+    """Return the goal with its packet masked, as a replay will read it: a decision is made from the stored form.
+
+    For example, 1.0 is stored as 1.
+    """
     if len(mask_text(goal.raw_user_utterance)) > MAX_TEXT or len(mask_text(goal.normalized_intent)) > MAX_SHORT_TEXT:
         raise RefusedError(
             Reason.MALFORMED,
-            "the words of this goal are too long to be kept with what is secret in them masked",
+            "the text of this goal is too long to be stored once its secrets are masked",
             where=f"correlation {goal.correlation_id}",
             next_step="Say it in fewer words.",
         )
@@ -284,7 +285,7 @@ def _mask_for_storage(goal: AgentGoalRequest, declared: Callable[[], Collection[
 def _with_original_question(
     outcome: AgentExecutionOutcome, goal: AgentGoalRequest, stored: AgentGoalRequest
 ) -> AgentExecutionOutcome:
-    """The Finder's question is passed on word for word, whatever of it is masked in the record."""
+    """Show the Finder's question word for word, even if a part of it is masked in the ledger."""
     question, masked = (getattr(one.sim_finder_packet, "question", None) for one in (goal, stored))
     if question is None or question == masked or outcome.user_visible_text != masked:
         return outcome
@@ -292,7 +293,7 @@ def _with_original_question(
 
 
 def _can_advance(goal: AgentGoalRequest, history: History, at: str) -> bool:
-    """Whether this cycle brings what the goal waits for, an answer or somebody's approval; or finds it over."""
+    """Tell whether this cycle has the answer or the approval that the goal needs, or finds that its time is over."""
     if history.event == CONFIRMATION_REQUESTED:
         return goal.confirm_state.answer is not None
     if history.event == "APPROVAL_REQUESTED":

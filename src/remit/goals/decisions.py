@@ -1,6 +1,6 @@
-"""A decision as a document: what it was made from, by name, and what came of it. Its digest is the decision's hash.
+"""A decision as a document: the references of its inputs, and its result. Its digest is the decision's hash.
 
-Everything that `decide` needs is found again by these names, so the decision can be made again, by whoever doubts it.
+The references lead to everything that `decide` needs. So anyone who can read the ledger can make the decision again.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MAX_WHY: Final = 1_000
 
 
 class DecisionRecord(Contract):
-    """The persisted refs of one decision. Null where the gates stopped before it."""
+    """The stored references of one decision. A reference is null if the gates stopped before it."""
 
     goal_ref: str
     correlation_id: str
@@ -50,12 +50,12 @@ class DecisionRecord(Contract):
     approval_answered_at: str | None = None
     approval_decided_at: str | None = None
     why: str | None = None
-    """In words, masked, for whoever reads it: a replay does not compare them. Older decisions have none."""
+    """The reason in words, masked, for people. A replay does not compare it. Older decisions have none."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoalDecision:
-    """A verdict with all that is to be kept of it."""
+    """A verdict with all documents that are stored about it."""
 
     verdict: GateVerdict
     record: DecisionRecord
@@ -70,8 +70,9 @@ class GoalDecision:
 
 
 def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
-    """Which goal this is: the same however often it is asked, and whatever was answered meanwhile. Masked, and so that
-    masking it again changes nothing: whoever goes on with a goal has only this of its words.
+    """Return the document that identifies a goal: the same for each repetition and after each answer.
+
+    It is masked, and masking it again changes nothing. A caller who continues a goal has only this form of its text.
     """
     return StoredDocument(
         "goal",
@@ -90,7 +91,7 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
 
 
 class GoalDocuments(NamedTuple):
-    """A goal's packet and itself, as they are kept: the same for as long as the goal is."""
+    """The stored packet and the stored goal. They never change while the goal exists."""
 
     packet: StoredDocument
     goal: StoredDocument
@@ -102,7 +103,7 @@ def build_goal_documents(goal: AgentGoalRequest) -> GoalDocuments:
 
 
 def proof_document(evidence: Evidence, verdict: GateVerdict, answered: ConfirmationReply) -> StoredDocument:
-    """What was answered and how it was read. An accepted answer is the token itself; any other is masked."""
+    """Return the document about an answer and how it was read. An accepted answer is stored exactly, others masked."""
     parsed = verdict.parsed
     return StoredDocument(
         "confirmation",
@@ -162,8 +163,9 @@ def build_decision(
     supporting_documents: tuple[StoredDocument, ...],
     at: str,
 ) -> GoalDecision:
-    """Put together all that a verdict leaves behind. `supporting_documents` are the snapshots of the
-    evidence, made once, and what the Finder has to show for its packet.
+    """Build all documents that a verdict leaves in the ledger.
+
+    `supporting_documents` are the snapshots of the evidence, which are made once, and the Finder's proof of its packet.
     """
     packet, goal_stored = goal_documents
     documents = [*supporting_documents, packet, goal_stored]
@@ -216,7 +218,7 @@ def build_decision(
 
 @dataclass(frozen=True, slots=True)
 class FinalRefusal:
-    """What the final gate found, as things are now: a decision of its own, to be replayed like any other."""
+    """A refusal of the final gate by the current rules. It is a decision of its own and can be replayed."""
 
     record: DecisionRecord
     ref: str
@@ -227,7 +229,7 @@ class FinalRefusal:
 def final_gate_refusal(
     record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[StoredDocument, ...], at: str
 ) -> FinalRefusal:
-    """`record` is the decision that had let it through."""
+    """Build the refusal of the final gate. `record` is the earlier decision that allowed the step."""
     step = build_step(evidence, verdict.entry) if verdict.entry is not None else None
     access = access_document(evidence, verdict, at)
     made = record.model_copy(

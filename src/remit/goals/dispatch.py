@@ -1,4 +1,4 @@
-"""One dispatch on its way through the SimulationExecutor's door, and the words for what can go wrong with it."""
+"""One dispatch on its way through the SimulationExecutor, and the errors that can occur."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,40 +14,46 @@ from remit.ledger.goal_tables import StepRow
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """What is asked for. `is_resumed`: by a process that died at it, so the gates were passed then."""
+    """A request for a dispatch. `is_resumed`: a process that died had started it, and it had passed the gates."""
 
     envelope: DispatchEnvelope
     is_resumed: bool = False
     evidence: list[tuple[DecisionRecord, Evidence]] = field(default_factory=list, compare=False)
-    """What it was decided from, once that was found and the decision came out the same."""
+    """The decision and its evidence, once the decision was replayed with the same result."""
     allowed: list[StepRow] = field(default_factory=list, compare=False)
-    """The event that let it go, held against its signed entry."""
+    """The event that allowed the dispatch, compared with its signed ledger entry."""
     passed: list[Rules] = field(default_factory=list, compare=False)
-    """The rules by which the final gate has let it through."""
+    """The rules with which the final gate allowed it."""
     refused: list[FinalRefusal] = field(default_factory=list, compare=False)
-    """What the final gate found."""
+    """The refusal of the final gate."""
     start_refusals: list[RemitError] = field(default_factory=list, compare=False)
-    """Why it was not begun by whoever asks here. Somebody else may have begun the same all the same."""
+    """Why this caller did not start it. Another caller may have started the same dispatch nevertheless."""
 
 
 class AlreadyStartedError(EnvironmentFailureError):
-    """The rules do not let it begin now, and it was begun before: what came of that counts."""
+    """The rules do not allow the dispatch now, but it was started before. The outcome of the earlier start is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedDispatch:
+    """The checkpoint of a dispatch: the envelope, the prepared action, and the time limit in seconds."""
+
     envelope: DispatchEnvelope
     prepared: Mapping[str, Any]
     seconds: float
 
 
 def ends_step(request: Dispatch, before: str) -> bool:
-    """Whether a refusal is the end of the step: not of one that was begun, nor by a dispatch that is not its own."""
+    """Tell whether a refusal ends the step. A refusal of a foreign dispatch does not end it.
+
+    Raises:
+        AlreadyStartedError: The step was started before.
+    """
     if before not in {"", "ACCESS_ALLOWED", "REFUSED"} and request.evidence:
         envelope = request.envelope
         raise AlreadyStartedError(
             Reason.IN_PROGRESS,
-            "it was begun before, and how that ended is not known yet",
+            "the dispatch was started before, and its outcome is not known yet",
             where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
             next_step=GOAL_ADVICE,
         )
@@ -60,5 +66,5 @@ def not_decided(envelope: DispatchEnvelope, what: str) -> RefusedError:
         Reason.GOAL_CONFLICT,
         what,
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-        next_step="Only the agent core makes dispatches, from a goal that passed its gates.",
+        next_step="Only the agent core makes dispatches, for a goal that has passed its gates.",
     )

@@ -1,8 +1,8 @@
-"""May this goal be dispatched? Pure: from the evidence alone, so that the same evidence gives the same answer again.
+"""The gates: the decision whether a goal may be dispatched. Pure: the same evidence always gives the same verdict.
 
-The gates stand in this order, and the first that says no decides: the packet's kind; one clear candidate; a packet for
-this goal and catalogue; registered; fields; a way back; a person's yes; access; ACTIVE. The Finder's first candidate is
-taken as it is: nothing here ranks, scores or chooses.
+The gates have this order, and the first that refuses decides: the kind of the packet; one clear candidate; a packet for
+this goal and catalogue; registered; fields; a rollback; the confirmation; access; ACTIVE. The gates use the Finder's
+first candidate. Nothing here ranks, scores or chooses.
 """
 
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
 
 Event = Literal["CLARIFIED", "REFUSED", "ESCALATED", "CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED", "ACCESS_ALLOWED"]
 MAX_ANSWERS: Final = 3
-"""Answers that a person may give to one question before it counts as refused."""
+"""The number of answers that a user may give to one question. After the last unclear one the goal is refused."""
 ANSWER_LIFE: Final = timedelta(minutes=10)
-"""How long a question may be answered: a yes is to what somebody has just read."""
+"""How long a user may answer a question. A confirmation is valid only for a text that the user has just read."""
 APPROVAL_LIFE: Final = timedelta(seconds=APPROVAL_SECONDS)
-"""How long somebody else's approval can be given and used, once it was asked for: as long as the browser's."""
-NOT_IN_TIME: Final = "somebody else's approval was asked for, and was not given and used in time"
+"""How long another person's approval can be given and used after the request. The same time as for the browser."""
+NOT_IN_TIME: Final = "the approval of another person was not given and used in time"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationReply:
-    """What a person said to the question, when it was asked and answered, and the how-manyth answer it is."""
+    """The answer of a user: its text, the times of the question and of the answer, and the number of the answer."""
 
     text: str
     asked_at: str
@@ -48,7 +48,7 @@ class ConfirmationReply:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalWindow:
-    """When somebody else's approval was asked for, when the answer to that came, and when it is decided on."""
+    """The times at which another person's approval was requested, answered, and used in a decision."""
 
     asked_at: str
     answered_at: str | None
@@ -61,7 +61,7 @@ class ApprovalWindow:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a decision depends on. `planned` is the simulation's digest, once a plan was made of the packet."""
+    """All inputs of a decision. `planned` is the digest of the simulation, once a plan was made from the packet."""
 
     tenant_id: str
     user_id: str
@@ -76,12 +76,12 @@ class Evidence:
     approval: Literal["APPROVED", "DENIED"] | None = None
     approval_window: ApprovalWindow | None = None
     final: bool = False
-    """Asked right before the effect: what would have to wait for somebody then is refused."""
+    """Whether this is the final gate, right before the effect. It refuses a step that would have to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """What becomes of the step, and what was found on the way there."""
+    """The result for the step, and the findings that led to it."""
 
     event: Event
     reason_code: AgentCode
@@ -100,6 +100,7 @@ def needs_confirmation(simulation: Simulation) -> bool:
 
 
 def decide(evidence: Evidence) -> GateVerdict:
+    """Pass the evidence through the gates, and return the verdict."""
     packet = evidence.packet
     if isinstance(packet, ClarifyPacket):
         return GateVerdict("CLARIFIED", "CLARIFY_REQUIRED")
@@ -113,7 +114,9 @@ def decide(evidence: Evidence) -> GateVerdict:
 def _check_match(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdict:
     first, *others = packet.candidates
     if others and (first.score is None or others[0].score is None or others[0].score >= first.score):
-        return GateVerdict("REFUSED", "CANDIDATES_UNRESOLVED", why="the Finder's first two candidates are equal")
+        return GateVerdict(
+            "REFUSED", "CANDIDATES_UNRESOLVED", why="the Finder's first two candidates have equal scores"
+        )
     entry = evidence.catalogue.find(first.simulation_id)
     if stale := _stale(evidence, entry):
         return GateVerdict("REFUSED", "PACKET_INVALID", why=stale)
@@ -127,7 +130,7 @@ def _check_match(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdi
 
 
 def rollback_ref(simulation: Simulation, catalogue: Catalogue) -> str | None:
-    """The simulation that would take this one back, by its id and its very definition."""
+    """Return the simulation that rolls this one back, by its id and the digest of its definition."""
     entry = _rollback_entry(simulation, catalogue)
     return f"{entry.simulation.id}@{entry.digest}" if entry is not None else None
 
@@ -148,12 +151,12 @@ def build_access_question(evidence: Evidence, simulation: Simulation) -> AccessQ
 def _stale(evidence: Evidence, entry: CatalogueEntry | None) -> str:
     packet = evidence.packet
     if packet.correlation_id != evidence.correlation_id:
-        return "the packet is about another goal"
+        return "the packet belongs to another goal"
     if evidence.planned is None:
         if packet.catalog_snapshot_ref != evidence.catalogue.ref:
             return "the packet was made from another catalogue"
     elif entry is None or entry.digest != evidence.planned:
-        return "the simulation was changed since the goal was planned"
+        return "the simulation has changed since the goal was planned"
     return ""
 
 
@@ -194,7 +197,7 @@ def _check_access(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfi
         and evidence.approval_window
         and evidence.approval_window.is_over
     ):
-        # Whatever the policy says by now: the user's own yes is as old.
+        # Refused even if the policy needs no approval now: the user's own confirmation is as old.
         return GateVerdict("REFUSED", "ACCESS_AP_REQUIRED", entry, parsed, access, NOT_IN_TIME)
     approved = access.verdict == "ALLOWED" or (
         access.verdict == "APPROVAL_REQUIRED" and evidence.approval == "APPROVED"
@@ -205,5 +208,7 @@ def _check_access(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfi
             return GateVerdict(event, "ACCESS_AP_REQUIRED", entry, parsed, access, access.why)
         return GateVerdict("REFUSED", "ACCESS_SCOPE_VIOLATION", entry, parsed, access, access.why)
     if entry.state != "ACTIVE":
-        return GateVerdict("REFUSED", "SIMULATION_NOT_ACTIVE", entry, parsed, access, f"it is {entry.state}")
+        return GateVerdict(
+            "REFUSED", "SIMULATION_NOT_ACTIVE", entry, parsed, access, f"the simulation is {entry.state}"
+        )
     return GateVerdict("ACCESS_ALLOWED", "ACCESS_ALLOWED", entry, parsed, access)

@@ -1,4 +1,4 @@
-"""What the ledger says of one goal so far: its events, the last of them covered by a signature."""
+"""The history of one goal from the ledger: its events. The last of them is verified against its signed entry."""
 
 import json
 from collections.abc import Callable
@@ -17,17 +17,19 @@ from remit.ledger.proof import require_covered
 from remit.store.connection import Connection
 
 APPROVAL: Final = "agent.approval"
-"""A person's answer to a goal that needs the approval of somebody else."""
+"""The kind of the entry with which a person approves or denies a goal of another user."""
 _NO_ANSWER: Final = (None, None)
 _DECISIONS: Final[TTLCache[str, DecisionRecord]] = TTLCache(256, 600)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
+    """The events of one goal, and the answer of the approver if there is one."""
+
     steps: tuple[Recorded, ...] = ()
     approval: Literal["APPROVED", "DENIED"] | None = None
     answered_at: str | None = None
-    """When that answer was given."""
+    """The time of the approver's answer."""
 
     @property
     def last(self) -> Recorded | None:
@@ -42,18 +44,18 @@ class History:
 
     @property
     def allowed_by(self) -> str:
-        """The decision that let it go."""
+        """The reference of the decision that allowed the dispatch. Empty if there is none."""
         allowed = self.newest("ACCESS_ALLOWED")
         return (allowed.row.dispatch_decision_hash if allowed is not None else None) or ""
 
     def approval_window(self, at: str) -> ApprovalWindow | None:
-        """For somebody else's approval, if it was ever asked for."""
+        """Return the times of another person's approval, or None if it was never requested."""
         is_requested = self.newest("APPROVAL_REQUESTED")
         return ApprovalWindow(is_requested.created_at, self.answered_at, at) if is_requested is not None else None
 
     @property
     def decision_ref(self) -> str | None:
-        """Of the last decision: rows that only lead up to one carry none."""
+        """The reference of the last decision. Rows that only prepare a decision have no reference."""
         hashes = (one.row.dispatch_decision_hash for one in reversed(self.steps))
         return next((each for each in hashes if each), None)
 
@@ -61,13 +63,13 @@ class History:
 def read_history(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> History:
-    """The last event is held against its signed entry; those before it, by whoever replays or verifies."""
+    """Read the history. Only its last event is compared with its signed entry. Replay and verification check the rest."""
     steps = tuple(step_events(connection, tenant_id, correlation_id))
     if not steps:
         return History()
     require_recorded(connection, keyring, tenant_id, steps[-1])
     events = {one.row.event for one in steps}
-    is_requested = "APPROVAL_REQUESTED" in events  # nobody answers what was not asked
+    is_requested = "APPROVAL_REQUESTED" in events  # without a request there is no answer to read
     approval = _approval(connection, keyring, tenant_id, correlation_id) if is_requested else _NO_ANSWER
     return History(steps, *approval)
 
@@ -77,20 +79,20 @@ def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionR
 
 
 def decision_of(documents: DocumentStore, ref: str) -> DecisionRecord:
-    body = documents.body(ref)  # always, as for snapshots
+    body = documents.body(ref)  # read each time, so that a missing document is noticed in spite of the cache
     return _DECISIONS.get(ref, lambda: DecisionRecord.from_tree(tree_of(ref, body), source="a stored decision"))
 
 
 def require_recorded(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, recorded: Recorded
 ) -> None:
-    """The row is the one that its signed entry speaks of."""
+    """Refuse a row that differs from its signed entry."""
     entry = require_covered(connection, keyring, tenant_id, recorded.seq)
     payload: Any = json.loads(entry.payload) if entry.kind == "agent.step" else {}
     if payload != row_values(recorded.row) or entry.created_at != recorded.created_at:
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
-            "a row about this goal is not the one that the ledger recorded; nothing was touched",
+            "a row about this goal differs from its ledger entry; nothing was changed",
             where=f"tenant {tenant_id}, entry {recorded.seq}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
@@ -99,7 +101,7 @@ def require_recorded(
 def _approval(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> tuple[Literal["APPROVED", "DENIED"] | None, str | None]:
-    """The first answer counts."""
+    """Return the first answer of an approver and its time. Later answers have no effect."""
     seq = first_entry(connection, tenant_id, correlation_id, APPROVAL)
     if seq is None:
         return _NO_ANSWER

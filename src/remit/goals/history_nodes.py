@@ -1,4 +1,4 @@
-"""One entry of the ledger as a node of a trace."""
+"""Nodes of a trace, and the node that shows one ledger entry."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from remit.store.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class HistoryNode:
-    """One link of a chain. `seq` and `at` are its place in the chain of `tenant_id`; `ref` is its document's name."""
+    """One node. `seq` and `at` are its place in the chain of `tenant_id`; `ref` is the name of its document."""
 
     kind: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class HistoryNode:
     problem: str = ""
     children: tuple["HistoryNode", ...] = ()
     entry: Entry | None = None
-    """Of a node that is nothing but an entry: the entry itself."""
+    """The entry, if the node shows only an entry."""
 
     def tree(self) -> dict[str, Any]:
         return {
@@ -47,7 +47,7 @@ class HistoryNode:
 
 
 def as_tree(entry: Entry) -> dict[str, Any]:
-    """Its payload. Empty where somebody put something there that is no object: then no signature covers it either."""
+    """Return the payload of an entry. Empty if it is not a JSON object: such an entry was forged and is not signed."""
     try:
         tree = json.loads(entry.payload)
     except (ValueError, TypeError, RecursionError):
@@ -56,6 +56,7 @@ def as_tree(entry: Entry) -> dict[str, Any]:
 
 
 def find_coverage_problem(connection: Connection, keyring: Callable[[], Keyring], entry: Entry) -> str:
+    """Return the problem of an entry that no signature covers. Empty if the entry is covered."""
     try:
         require_covered(connection, keyring, entry.tenant_id, entry.seq)
     except RemitError:

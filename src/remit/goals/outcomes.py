@@ -1,4 +1,4 @@
-"""How a cycle ended, as its caller hears it. Made from the record alone, so it is the same whenever it is asked for."""
+"""The outcome of a cycle for its caller. It is made from the ledger only, so it is the same each time."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,10 +25,10 @@ def build_current_outcome(
     history: History,
     simulated: SimulationOutcome | None = None,
 ) -> AgentExecutionOutcome:
-    """Of a goal as the ledger knows it."""
+    """Build the outcome of a goal in the state that the ledger has."""
     last, ref = history.last, history.decision_ref
     if last is None or ref is None:
-        raise UsageError(Reason.MISUSE, "there is no decision about this goal yet")
+        raise UsageError(Reason.MISUSE, "this goal has no decision yet")
     documents = DocumentStore(connection, goal.tenant_id)
     record = decision_of(documents, ref)
     prompt_source = PromptSource(
@@ -39,7 +39,7 @@ def build_current_outcome(
 
 
 class PromptSource(NamedTuple):
-    """What the question for a confirmation is worded from, if one is to be asked."""
+    """The catalogue and the lexicon for the text of the question, loaded only if a question is asked."""
 
     catalogue: Callable[[], Catalogue]
     lexicon: Callable[[], Lexicon]
@@ -53,7 +53,7 @@ def build_outcome(
     prompt_source: PromptSource,
     simulated: SimulationOutcome | None = None,
 ) -> AgentExecutionOutcome:
-    """Of a goal whose last event is this one, by the decision of this name."""
+    """Build the outcome of a goal from its last event (`row`) and the decision with the name `ref`."""
     refs = (record.confirmation_parse_proof_ref, record.access_decision_ref)
     proofs = [one for one in refs if one is not None]
     if simulated is not None:
@@ -61,7 +61,7 @@ def build_outcome(
     code = simulated.reason_code if simulated is not None else row.reason_code or record.reason_code
     packet = goal.sim_finder_packet
     if isinstance(packet, RefusePacket):
-        code = packet.reason_code  # the Finder's own, as it gave it
+        code = packet.reason_code  # the Finder's own code, unchanged
     return AgentExecutionOutcome(
         step_id=row.step_id if isinstance(packet, SimulationMatchPacket) else None,
         simulation_outcome=simulated,
@@ -81,7 +81,7 @@ def _text(goal: AgentGoalRequest, row: StepRow, prompt_source: PromptSource, cod
     if isinstance(packet, RefusePacket):
         return user_text("FINDER_REFUSED")
     if row.event == "ROLLED_BACK":
-        return "It was done, and was taken back since."
+        return "It was done, and was rolled back later."
     if row.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
         entry: CatalogueEntry | None = prompt_source.catalogue().find(packet.candidates[0].simulation_id)
         if entry is not None:

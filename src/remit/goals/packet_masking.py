@@ -1,8 +1,8 @@
-"""A packet as it is kept and decided on: what runs stays exact, and a secret in anything else is kept nowhere.
+"""Masks a packet before it is stored and decided on. Values that will be used stay exact; other secrets are not stored.
 
-A Finder may be anybody's, and may put into its packet whatever it was told. The fields that the simulation declares are
-what will be done, so they stay as they are. All other words are masked. An id cannot be masked and still be one: with a
-credential in it, the packet is refused.
+Any program may be the Finder, and it may put all of its input into a packet. The fields that the simulation declares
+are the values of the action, so they stay exact. All other texts are masked. An id cannot be masked, so a packet with a
+credential in an id is refused.
 """
 
 from collections.abc import Callable, Collection
@@ -16,7 +16,7 @@ FIELDS: Final = "fields"
 
 
 def mask_packet(tree: dict[str, Any], declared: Callable[[], Collection[str]]) -> dict[str, Any]:
-    """`declared` gives the names of the fields that the packet's simulation has: asked for only if it matters."""
+    """Return the masked packet. `declared` gives the fields of the packet's simulation. It is called only if needed."""
     if mask_json(tree) == tree:
         return tree
     masked_tree = {name: mask_text(value) if name in WORDS else value for name, value in tree.items()}
@@ -47,7 +47,7 @@ def _require_no_secret(name: str, value: Any) -> None:
         elif isinstance(each, str) and next(iter(find_secrets(each)), None) is not None:
             raise RefusedError(
                 Reason.BINDING_MISMATCH,
-                "an id in the Finder's packet holds what looks like a secret; nothing of it was kept",
+                "an id in the Finder's packet looks like a secret; nothing of the packet was stored",
                 where=f"sim_finder_packet.{name}",
-                next_step="Let the Finder make its ids of digests or counters.",
+                next_step="Change the Finder so that its ids are digests or counters.",
             )

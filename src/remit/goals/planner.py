@@ -1,7 +1,7 @@
-"""From a match packet to a plan of one step, and from the plan to the envelope that is dispatched. Pure.
+"""Builds a plan of one step from a match packet, and the dispatch envelope from the plan. Pure.
 
-A correlation has one plan, whoever asks and however often: its id says so. More steps would come after the first, each
-with an id of its own; none do yet.
+A correlation has exactly one plan, because the id of the plan is derived from it. A plan may have several steps in a
+later version, each with its own id. At present it always has one.
 """
 
 from typing import Any, Final
@@ -18,7 +18,7 @@ from remit.version import __version__
 
 FIRST_STEP: Final = "step-1"
 _ONCE: Final = StepRetryPolicy(max_attempts=1)
-"""The same dispatch may be asked for any number of times; what it does is done once."""
+"""One attempt. A caller may repeat a dispatch any number of times; its effect happens once."""
 
 
 def plan_id_of(tenant_id: str, correlation_id: str) -> str:
@@ -26,13 +26,13 @@ def plan_id_of(tenant_id: str, correlation_id: str) -> str:
 
 
 def idempotency_key(correlation_id: str, step: AgentStep) -> str:
-    """From exactly the five parts, in their order."""
+    """Return the key, made from exactly the five parts of the recipe, in their order."""
     parts = {"correlation_id": correlation_id, **step.tree()}
     return digest([parts[name] for name in KEY_RECIPE])
 
 
 def artifacts(entry: CatalogueEntry, catalogue: Catalogue, lexicon: Lexicon, finder_version: str) -> dict[str, Any]:
-    """What the step is made of, each by its digest or version: the fingerprint bundle."""
+    """Return the fingerprint bundle: the digest or version of everything that the step is made from."""
     return {
         "simulation_id": entry.simulation.id,
         "simulation_version": entry.simulation.version,
@@ -77,7 +77,7 @@ def build_plan(evidence: Evidence, step: AgentStep, packet_ref: str, risk: Any, 
 def build_envelope(
     evidence: Evidence, step: AgentStep, *, proof_ref: str | None, artifacts_ref: str
 ) -> DispatchEnvelope:
-    """The simulation's id is the packet's own: there is no other place that it could come from."""
+    """Build the envelope. The id of the simulation comes from the packet, and from no other place."""
     return DispatchEnvelope(
         correlation_id=evidence.correlation_id,
         tenant_id=evidence.tenant_id,
@@ -96,7 +96,7 @@ def build_envelope(
 
 def _packet(evidence: Evidence) -> SimulationMatchPacket:
     if not isinstance(evidence.packet, SimulationMatchPacket):
-        raise TypeError("only a match packet can be planned")
+        raise TypeError("a plan can only be made from a match packet")
     return evidence.packet
 
 

@@ -1,7 +1,7 @@
-"""What the SimulationExecutor needs of the doors below the goal: to make ready, to run, and to know what was begun.
+"""The interface between the SimulationExecutor and the operations that run bound actions.
 
-The agent core never signs a lease, an envelope or a token: whoever implements this asks the authority for them, after
-the gates. It is handed in, so nothing in the core can reach a door by any other way.
+The agent core never signs a lease, an envelope or a token. The implementation of this interface requests them from the
+authority, after the gates. It is passed in as an argument, so the core has no other way to reach an operation.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from remit.core.errors import RefusedError
 from remit.goals.binding.binding import BoundAction
 
 MAX_PAYLOAD: Final = 256 << 10
-"""Far below what an entry may have: masked, a text can be longer than it was."""
+"""Far below the limit of a ledger entry, because masking can make a text longer."""
 _BOUNDED: Final = bounded_json_validator(MAX_JSON_DEPTH, MAX_JSON_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundActionResult:
-    """How a bound action came to its end, in its own door's words."""
+    """The result of a bound action. The payload is in the form of its own operation."""
 
     succeeded: bool
     payload: Mapping[str, Any]
@@ -31,22 +31,27 @@ class BoundActionResult:
 
 
 def truncate_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record can hold. Of more only the kind: the whole stands with its own door, by the audit refs."""
+    """Return a payload that fits into the ledger. A larger one is reduced to its type.
+
+    The audit refs name the records of the action's own operation, which have the full result.
+    """
     tree = dict(payload)
     try:
         if len(canonical_bytes(_BOUNDED(tree))) <= MAX_PAYLOAD:
             return tree
     except (ValueError, RefusedError):
         pass
-    return {"type": str(tree.get("type", "")), "left_out": "too large or too deep for the record; see audit_refs"}
+    return {"type": str(tree.get("type", "")), "left_out": "too large or too deep for the ledger; see audit_refs"}
 
 
 class ActionRunner(Protocol):
+    """Prepares and runs bound actions, and knows which of them were started."""
+
     def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
-        """Everything that running it needs, as JSON: so exact that running it twice does it once. Does nothing yet."""
+        """Return everything that is needed to run the action, as JSON, without any effect. Run twice, it acts once."""
 
     def has_started(self, prepared: Mapping[str, Any]) -> bool:
-        """Whether its door has recorded an intent, an outcome or a refusal of it."""
+        """Tell whether the operation has recorded an intent, an outcome or a refusal of the action."""
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
-        """Do it, or go on with it, or give back what came of it before."""
+        """Run the action, continue it, or return its stored outcome."""
