@@ -68,7 +68,7 @@ def test_issue_list_and_revoke(remit: Remit, project: Path) -> None:
     assert ", done" in words
 
 
-def test_a_token_in_a_file_is_for_its_owner_alone(remit: Remit, project: Path) -> None:
+def test_only_the_owner_can_read_a_token_file(remit: Remit, project: Path) -> None:
     target = project / "bot.token"
     words = ("token", "issue", "--sub", "bot", "--cap", "click", "--domain", "a.example", "-o", str(target))
     ran = remit(*words)
@@ -84,7 +84,7 @@ def test_a_token_in_a_file_is_for_its_owner_alone(remit: Remit, project: Path) -
     assert "there is such a file already" in again.err
 
 
-def test_nobody_else_can_open_that_file_before_the_token_is_in_it(
+def test_no_other_user_can_open_the_token_file_before_the_token_is_in_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever opened it then could read the token later, whatever its mode is by then."""
@@ -125,7 +125,7 @@ MEANINGLESS = [
 ]
 
 
-def test_a_token_that_would_mean_nothing_is_not_issued(remit: Remit, project: Path) -> None:
+def test_a_token_that_allows_nothing_is_not_issued(remit: Remit, project: Path) -> None:
     for arguments, said in MEANINGLESS:
         ran = remit("token", "issue", "--sub", "bot", "--cap", "navigate", *arguments)
         assert (ran.code, ran.out) == (2, ""), arguments
@@ -143,7 +143,7 @@ def test_an_agent_cannot_give_itself_authority(remit: Remit, project: Path) -> N
         assert list(workspace.tokens.keys) == []
 
 
-def test_keys_are_trusted_rotated_and_distrusted(remit: Remit, project: Path, tmp_path: Path) -> None:
+def test_keys_can_be_trusted_rotated_and_distrusted(remit: Remit, project: Path, tmp_path: Path) -> None:
     assert "no key yet" in remit("token", "keys").out
     pem, weak = tmp_path / "k1.pem", tmp_path / "weak.pem"
     pem.write_bytes(public_pem(rsa_key("k1")))
@@ -161,7 +161,7 @@ def test_keys_are_trusted_rotated_and_distrusted(remit: Remit, project: Path, tm
         assert [key.is_active for key in workspace.tokens.keys] == [False, True]
 
 
-def test_a_token_for_the_other_doors(remit: Remit, project: Path) -> None:
+def test_a_token_for_the_other_operations_is_issued(remit: Remit, project: Path) -> None:
     wanted = [
         "--cap",
         "plan.propose",

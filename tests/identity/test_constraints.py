@@ -56,7 +56,7 @@ def wish(caps: tuple[str, ...], constraints: dict[str, Any]) -> TokenRequest:
 
 
 @pytest.mark.req("RU-02")
-def test_the_table_knows_every_constraint_and_only_capabilities_that_there_are() -> None:
+def test_the_table_has_every_constraint_and_only_existing_capabilities() -> None:
     assert set(WORKS_WITH) == set(GIVEN) == set(TokenConstraints.model_fields)
     for rule in CONSTRAINT_RULES:
         assert set(rule.works_with) <= set(CAPABILITIES)
@@ -77,7 +77,7 @@ def test_a_constraint_that_nothing_checks_is_refused_when_the_token_is_issued(to
 
 @pytest.mark.req("RU-02")
 @pytest.mark.parametrize("dialect", ["sqlite"])
-def test_nor_is_it_issued_beside_a_capability_that_could_pass_it_by(tokens: Tokens) -> None:
+def test_a_constraint_is_refused_beside_a_capability_that_could_bypass_it(tokens: Tokens) -> None:
     for name, checked in WORKS_WITH.items():
         for other in (cap for cap in CAPABILITIES if cap not in checked):
             both = (checked[0], other)
@@ -90,7 +90,7 @@ def test_nor_is_it_issued_beside_a_capability_that_could_pass_it_by(tokens: Toke
 
 
 @pytest.mark.req("RU-02")
-def test_a_token_that_was_issued_with_such_a_constraint_is_refused_when_it_is_used() -> None:
+def test_a_token_with_an_unchecked_constraint_is_refused_when_it_is_used() -> None:
     for name, cap in UNCHECKED:
         text = signed(HEADER, {**CLAIMS, "caps": [cap], "constraints": GIVEN[name]})
         with pytest.raises(RefusedError) as caught:
@@ -104,7 +104,7 @@ def test_a_token_that_was_issued_with_such_a_constraint_is_refused_when_it_is_us
 
 @pytest.mark.req("RU-02")
 @pytest.mark.parametrize("name", GIVEN)
-def test_the_command_line_names_the_constraint_and_what_it_works_with(remit: Remit, name: str) -> None:
+def test_the_command_line_names_the_constraint_and_the_capabilities_that_it_works_with(remit: Remit, name: str) -> None:
     assert remit("init").code == 0
     other = next(cap for constraint, cap in UNCHECKED if constraint == name and cap.startswith(("call.", "task.")))
     for cap in dict.fromkeys((other, "call.crm.set_discount")):
@@ -161,11 +161,11 @@ FIRES: Final[dict[str, Callable[[Tokens, World, str], None]]] = {
 @pytest.mark.req("RU-02")
 @pytest.mark.parametrize("dialect", ["sqlite"])
 @pytest.mark.parametrize("name", FIRES)
-def test_what_the_table_calls_checked_is_checked(tokens: Tokens, world: World, name: str) -> None:
+def test_every_constraint_of_the_table_is_enforced(tokens: Tokens, world: World, name: str) -> None:
     for cap in WORKS_WITH[name]:
         FIRES[name](tokens, world, cap)
 
 
-def test_the_place_of_the_other_check_is_still_there() -> None:
+def test_the_tests_of_the_other_check_still_exist() -> None:
     assert set(FIRES) | {"max_purchase"} == set(WORKS_WITH)
     assert (Path(__file__).parent.parent / "browser/service/test_price_limits.py").exists()

@@ -198,7 +198,7 @@ ATTACKS: dict[str, str] = {
 
 @pytest.mark.req("VX-11", "VX-14")
 @pytest.mark.parametrize("text", [pytest.param(text, id=name) for name, text in ATTACKS.items()])
-def test_what_is_no_token_of_ours_is_refused_as_invalid(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_is_not_a_valid_token_is_refused_as_invalid(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a token made us use the network"))
     problem = refused(text)
     assert code(problem) == "TOKEN_INVALID"
@@ -213,7 +213,7 @@ def test_lease_071_a_good_token_is_accepted() -> None:
     assert token.digest.startswith("sha256:")
 
 
-def test_a_token_without_constraints_is_one_that_allows_no_place() -> None:
+def test_a_token_without_constraints_allows_no_host() -> None:
     assert verified(signed(HEADER, without("constraints"))).constraints == TokenConstraints()
 
 
@@ -225,7 +225,7 @@ def test_a_missing_claim_makes_the_token_invalid_and_is_named(claim: str) -> Non
     assert claim in f"{problem.where} {problem.what}"
 
 
-def test_a_token_counts_from_its_begin_until_its_expiry(subtests: pytest.Subtests) -> None:
+def test_a_token_is_valid_from_its_start_until_its_expiry(subtests: pytest.Subtests) -> None:
     for changes, expected in [
         ({"exp": SECONDS}, "TOKEN_EXPIRED"),
         ({"exp": SECONDS - 1}, "TOKEN_EXPIRED"),
@@ -246,7 +246,7 @@ def test_a_token_counts_from_its_begin_until_its_expiry(subtests: pytest.Subtest
                 assert verified(text).jti == "token-1"
 
 
-def test_lease_070_a_token_that_was_expired_stays_so_for_a_time_that_does_not_run_back() -> None:
+def test_lease_070_an_expired_token_stays_expired() -> None:
     token = verified(GOOD)
     with pytest.raises(RefusedError) as caught:
         require_in_time(token, token.expires_at)
@@ -254,7 +254,7 @@ def test_lease_070_a_token_that_was_expired_stays_so_for_a_time_that_does_not_ru
     require_in_time(token, token.expires_at - timedelta(seconds=1))
 
 
-def test_lease_023_a_retired_key_vouches_for_what_it_signed_before_and_for_nothing_later() -> None:
+def test_lease_023_a_retired_key_verifies_only_tokens_that_it_signed_before() -> None:
     before, after = "2026-01-31T09:29:50Z", "2026-01-31T09:29:49.999999Z"
     assert verified(GOOD, trusted(retired_at=before)).jti == "token-1"
     problem = refused(GOOD, trusted(retired_at=after))
@@ -262,11 +262,11 @@ def test_lease_023_a_retired_key_vouches_for_what_it_signed_before_and_for_nothi
 
 
 @pytest.mark.req("VX-02")
-def test_no_token_of_a_revoked_key_counts() -> None:
+def test_a_token_of_a_revoked_key_is_refused() -> None:
     assert code(refused(GOOD, trusted(revoked_at="2027-01-01T00:00:00Z"))) == "TOKEN_REVOKED"
 
 
-def test_lease_022_a_thousand_unknown_keys_cost_nothing_and_the_known_one_still_works() -> None:
+def test_lease_022_a_thousand_unknown_keys_are_cheap_and_the_known_one_still_works() -> None:
     body = GOOD.split(".", 1)[1]
     for number in range(1_000):
         assert refused(f"{segment({**HEADER, 'kid': f'random-{number}'})}.{body}").reason is Reason.KEY_UNKNOWN
@@ -274,13 +274,13 @@ def test_lease_022_a_thousand_unknown_keys_cost_nothing_and_the_known_one_still_
 
 
 @pytest.mark.parametrize("bits,exponent", [(1_024, 65_537), (2_047, 65_537), (2_048, 3)])
-def test_a_weak_key_is_no_key_even_if_somebody_trusts_it(bits: int, exponent: int) -> None:
+def test_a_weak_key_is_refused_even_if_it_is_trusted(bits: int, exponent: int) -> None:
     weak = generate_private_key(exponent, bits)
     with pytest.raises(RefusedError, match="bits and an exponent"):
         TokenKey("weak", "trusted", weak.public_key(), "2026-01-01T00:00:00Z")
 
 
-def test_lease_066_a_token_of_one_agent_is_refused_to_another() -> None:
+def test_lease_066_a_token_of_one_agent_is_refused_for_another() -> None:
     token = verified(GOOD)
     require_caller(token, "agent-1")
     require_caller(token, None)
@@ -300,7 +300,7 @@ def wish(**changes: Any) -> TokenRequest:
     return TokenRequest(**given)
 
 
-def test_what_we_issue_is_what_we_believe_and_any_other_library_can_read_it() -> None:
+def test_an_issued_token_is_verified_here_and_by_another_library() -> None:
     signer = TokenSigner(rsa_key("k1"))
     issued = issue_token(signer, wish(), ISSUER, AUDIENCE, NOW)
     keys = TokenKeys([TokenKey(signer.kid, "own", rsa_key("k1").public_key(), "2026-01-01T00:00:00Z")])
@@ -314,12 +314,12 @@ def test_what_we_issue_is_what_we_believe_and_any_other_library_can_read_it() ->
 
 
 @pytest.mark.parametrize("life", [timedelta(0), timedelta(seconds=-5), timedelta(days=31, seconds=2)])
-def test_a_token_of_no_life_or_too_long_a_life_is_not_issued(life: timedelta) -> None:
+def test_a_token_with_too_short_or_too_long_a_lifetime_is_not_issued(life: timedelta) -> None:
     with pytest.raises(RefusedError, match="within 31 days"):
         issue_token(TokenSigner(rsa_key("k1")), wish(life=life), ISSUER, AUDIENCE, NOW)
 
 
-def test_a_token_for_later_counts_from_then_on_and_not_a_second_before() -> None:
+def test_a_token_for_later_is_valid_from_that_second_on() -> None:
     signer, begin = TokenSigner(rsa_key("k1")), NOW + timedelta(hours=2)
     issued = issue_token(signer, wish(not_before=begin), ISSUER, AUDIENCE, NOW)
     keys = TokenKeys([TokenKey(signer.kid, "own", rsa_key("k1").public_key(), "2026-01-01T00:00:00Z")])
@@ -338,7 +338,7 @@ def test_the_private_key_cannot_be_copied_out_of_its_process() -> None:
     assert "private" not in repr(signer).lower()
 
 
-def test_a_token_found_signed_before_is_asked_again_for_all_that_may_have_changed() -> None:
+def test_a_cached_token_is_checked_again_for_all_that_may_have_changed() -> None:
     known, found = trusted(), VerifiedTokens()
     first = found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
     assert found.verify(GOOD, known, ISSUER, AUDIENCE, NOW) is first
@@ -358,7 +358,7 @@ def test_a_token_found_signed_before_is_asked_again_for_all_that_may_have_change
         assert caught.value.reason == reason
 
 
-def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_verified_tokens_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens_module, "MAX_CACHED", 3)
     known, found = trusted(), VerifiedTokens()
     texts = [signed(HEADER, {**CLAIMS, "jti": f"token-{number}"}) for number in range(5)]

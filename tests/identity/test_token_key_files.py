@@ -67,7 +67,7 @@ def require_sound(keys: Path) -> None:
     assert private_key_problems(keys) == []
 
 
-def test_there_is_no_key_before_one_is_made_and_making_it_twice_makes_one(keys: Path) -> None:
+def test_no_key_exists_before_one_is_made_and_making_it_twice_makes_one(keys: Path) -> None:
     assert list(load_token_keys(keys)) == []
     with pytest.raises(EnvironmentFailureError, match="no active policy key"):
         load_token_signer(keys)
@@ -155,7 +155,7 @@ def test_a_list_of_keys_that_contradicts_itself_is_refused(keys: Path, spoil: st
 
 
 @pytest.mark.req("VX-01")
-def test_an_issuer_elsewhere_can_be_trusted_and_distrusted(keys: Path) -> None:
+def test_another_issuer_can_be_trusted_and_distrusted(keys: Path) -> None:
     pem = public_pem(rsa_key("k1"))
     key = trust_token_key(keys, pem, system_clock, kid="their-key", source="k1.pem")
     assert load_token_keys(keys).get("their-key") == key
@@ -169,7 +169,7 @@ def test_an_issuer_elsewhere_can_be_trusted_and_distrusted(keys: Path) -> None:
     assert load_token_keys(keys).own_key() is None
 
 
-def test_our_own_key_is_not_revoked_without_a_successor(keys: Path) -> None:
+def test_the_own_key_is_not_revoked_without_a_successor(keys: Path) -> None:
     key = create_policy_key(keys, system_clock)
     with pytest.raises(RefusedError) as caught:
         revoke_token_key(keys, key.kid, system_clock)
@@ -180,7 +180,7 @@ def test_our_own_key_is_not_revoked_without_a_successor(keys: Path) -> None:
 
 @pytest.mark.req("VX-01")
 @pytest.mark.parametrize("kind", ["1024 bits", "ed25519", "private", "garbage", "empty"])
-def test_what_is_no_strong_public_key_is_not_trusted(keys: Path, kind: str) -> None:
+def test_a_weak_or_invalid_public_key_is_not_trusted(keys: Path, kind: str) -> None:
     weak = public_pem(rsa_key("weak", bits=1_024))
     other = Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = rsa_key("k1").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -37,7 +37,7 @@ def entries(world: World, kind: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.req("VX-01")
-def test_an_issued_token_is_recorded_and_counts_and_its_text_is_kept_nowhere(world: World, tokens: Tokens) -> None:
+def test_an_issued_token_is_recorded_and_valid_and_its_text_is_stored_nowhere(world: World, tokens: Tokens) -> None:
     issued = tokens.issue(wish(max_purchase={"value": 50, "currency": "EUR"}), actor="os:ada")
     token = tokens.verify(issued.text)
     assert (token.agent_id, token.jti, token.digest) == ("agent-1", issued.claims.jti, issued.digest)
@@ -58,7 +58,7 @@ def test_an_issued_token_is_recorded_and_counts_and_its_text_is_kept_nowhere(wor
 
 
 @pytest.mark.req("VX-02")
-def test_a_revoked_token_counts_no_more_for_anybody_at_once(world: World, tokens: Tokens, policy_key: Path) -> None:
+def test_a_revoked_token_is_at_once_invalid_in_every_process(world: World, tokens: Tokens, policy_key: Path) -> None:
     elsewhere = made_tokens(world, policy_key)
     issued = tokens.issue(wish())
     token = elsewhere.verify(issued.text)
@@ -77,7 +77,7 @@ def test_a_revoked_token_counts_no_more_for_anybody_at_once(world: World, tokens
 
 
 @pytest.mark.req("VX-02")
-def test_a_token_that_was_never_seen_here_can_be_revoked_before_it_comes(world: World, tokens: Tokens) -> None:
+def test_an_unknown_token_can_be_revoked_before_its_first_use(world: World, tokens: Tokens) -> None:
     issued = tokens.issue(wish())
     world.attacker.tamper("DELETE FROM browser_tokens")  # as if another workspace had issued it
     tokens.revoke(issued.claims.jti, actor="os:ada")
@@ -87,7 +87,9 @@ def test_a_token_that_was_never_seen_here_can_be_revoked_before_it_comes(world: 
 
 
 @pytest.mark.req("VX-02")
-def test_the_whole_id_of_a_foreign_token_is_not_taken_for_the_beginning_of_ours(world: World, tokens: Tokens) -> None:
+def test_the_whole_id_of_a_foreign_token_is_not_taken_for_the_beginning_of_an_own_id(
+    world: World, tokens: Tokens
+) -> None:
     ours = tokens.issue(wish())
     foreign = replace(tokens.verify(ours.text), jti=ours.claims.jti[:8])
     use(world, tokens, foreign, "a1")
@@ -99,7 +101,7 @@ def test_the_whole_id_of_a_foreign_token_is_not_taken_for_the_beginning_of_ours(
 
 
 @pytest.mark.req("VX-02")
-def test_whoever_removes_the_row_of_a_revocation_revives_nothing(world: World, tokens: Tokens) -> None:
+def test_removing_the_row_of_a_revocation_does_not_make_the_token_valid(world: World, tokens: Tokens) -> None:
     issued = tokens.issue(wish())
     tokens.revoke(issued.claims.jti, actor="os:ada")
     world.attacker.tamper("DELETE FROM browser_token_revocations")
@@ -107,7 +109,7 @@ def test_whoever_removes_the_row_of_a_revocation_revives_nothing(world: World, t
         tokens.verify(issued.text)
 
 
-def test_a_second_key_is_believed_and_a_revoked_one_is_not_any_more(world: World, tokens: Tokens) -> None:
+def test_a_second_key_is_trusted_and_a_revoked_key_is_not(world: World, tokens: Tokens) -> None:
     old = tokens.issue(wish())
     token = tokens.verify(old.text)
     tokens.rotate_key()
@@ -128,7 +130,7 @@ def test_a_second_key_is_believed_and_a_revoked_one_is_not_any_more(world: World
     assert kinds == ["key.rotation_intended", "key.rotated", "key.rotation_intended", "key.revoked", "key.revoked"]
 
 
-def test_a_token_that_expires_between_the_look_and_the_intent_is_refused(world: World, tokens: Tokens) -> None:
+def test_a_token_that_expires_between_verification_and_intent_is_refused(world: World, tokens: Tokens) -> None:
     token = tokens.verify(tokens.issue(wish()).text)
     world.clock.now += timedelta(hours=1)
     world.append("default", 1)
@@ -148,7 +150,7 @@ def test_another_issuer_or_audience_in_the_settings_makes_old_tokens_invalid(wor
 
 
 @pytest.mark.req("VX-04")
-def test_a_token_is_used_for_as_many_actions_as_it_says_and_a_repeat_is_no_second_use(
+def test_a_token_is_used_for_at_most_max_actions_and_a_repeated_action_is_not_a_second_use(
     world: World, tokens: Tokens
 ) -> None:
     token = tokens.verify(tokens.issue(wish(max_actions=2)).text)
@@ -162,7 +164,7 @@ def test_a_token_is_used_for_as_many_actions_as_it_says_and_a_repeat_is_no_secon
 
 
 @pytest.mark.req("VX-04")
-def test_of_many_actions_at_once_exactly_as_many_begin_as_the_token_allows(world: World, tokens: Tokens) -> None:
+def test_of_many_concurrent_actions_exactly_max_actions_begin(world: World, tokens: Tokens) -> None:
     token = tokens.verify(tokens.issue(wish(max_actions=5)).text)
     barrier, begun = threading.Barrier(20), []
 
@@ -185,9 +187,7 @@ def test_of_many_actions_at_once_exactly_as_many_begin_as_the_token_allows(world
 
 @pytest.mark.parametrize("table", ["browser_tokens", "browser_token_revocations", "browser_token_uses"])
 @pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET jti = 'x'", "INSERT OR REPLACE"])
-def test_the_database_lets_nobody_change_what_was_written(
-    world: World, tokens: Tokens, table: str, statement: str
-) -> None:
+def test_the_database_refuses_changes_of_written_rows(world: World, tokens: Tokens, table: str, statement: str) -> None:
     token = tokens.verify(tokens.issue(wish()).text)
     use(world, tokens, token, "a1")
     tokens.revoke(token.jti, actor="os:ada")
@@ -202,7 +202,7 @@ def test_the_database_lets_nobody_change_what_was_written(
 
 
 @pytest.mark.parametrize("jti", ["", "x" * 201, "a\x1bb"])
-def test_an_id_that_is_none_is_not_revoked(world: World, tokens: Tokens, jti: str) -> None:
+def test_a_malformed_id_is_not_revoked(world: World, tokens: Tokens, jti: str) -> None:
     with pytest.raises(RefusedError, match="printable"):
         tokens.revoke(jti, actor="os:ada")
     assert entries(world, "token.revoked") == []
@@ -220,7 +220,7 @@ def test_a_beginning_that_fits_two_tokens_is_refused(tokens: Tokens) -> None:
     assert tokens.revoke(shared, actor="os:ada") == second, "one that is revoked already is not meant"
 
 
-def test_capabilities_of_the_other_doors_and_for_whom_an_agent_asks() -> None:
+def test_capabilities_of_the_other_operations_and_the_user_of_an_agent() -> None:
     base = {"iss": "i", "aud": "a", "sub": "bot", "jti": "j", "iat": 1, "exp": 2}
     known = ["plan.propose", "plan.apply", "plan.undo", "task.run", "goal.ask", "call.crm.set_discount"]
     whose = {"user": "ana", "tenant": "acme"}

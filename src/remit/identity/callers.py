@@ -1,7 +1,7 @@
-"""Whoever asks something of Remit from outside: an agent with a capability token, or a person who has logged in.
+"""Authenticated callers: an agent with a capability token, or a person with a session.
 
-Both are made by what has authenticated them, and by nothing else. An agent is never a person: no right that decides
-anything is within its reach (`remit.services.base.permissions`).
+Only code that authenticates makes them. An agent is never a person, so it has no permission to decide anything
+(`remit.services.base.permissions`).
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from remit.ledger.entry import Actor
 from remit.store.connection import Connection
 
 MOST: Final = 200
-"""Characters of an id in the record."""
+"""The most characters of an id in the ledger."""
 
 
 def agent_id(name: str) -> str:
-    """What the record calls an agent of this name. A name that would be cut there goes by its digest.
+    """Return the id of an agent in the ledger. It has the digest of a name that is too long or looks like a digest.
 
-    So does one that looks like a digest: no two names have one id.
+    So no two names have the same id.
     """
     whole = f"agent:{name}"
     return whole if len(whole) <= MOST and not name.startswith("sha256:") else f"agent:{digest_bytes(name.encode())}"
@@ -32,16 +32,16 @@ def agent_id(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentCaller:
-    """By a token that was verified a moment ago; `text` is the token itself, for the doors that verify it again."""
+    """An agent whose token was just verified. `text` is the token, for the operations that verify it again."""
 
     token: Token
     text: str = field(repr=False)
     require_still_valid: Callable[[Connection, datetime], None] = field(compare=False, repr=False)
-    """That the token counts, by the connection of a transaction."""
+    """Check that the token is valid, on the connection of a transaction."""
 
     @classmethod
     def by(cls, tokens: Tokens, text: str) -> Self:
-        """Whoever has this token; refused where it does not count."""
+        """Return the caller with this token. Refuses a token that is not valid."""
         token = tokens.verify(text)
         return cls(token, text, lambda connection, now: tokens.require_still_valid(connection, token, now))
 
@@ -51,13 +51,13 @@ class AgentCaller:
 
     @property
     def actor(self) -> str:
-        """For the record. An entry that names it is written only while the token counts."""
+        """The actor of a ledger entry. The entry is only written while the token is valid."""
         return Actor(self.id, self.require_still_valid)
 
 
 @dataclass(frozen=True, slots=True)
 class PersonCaller:
-    """By a session. `user` of `tenant` is whom this person asks for at the goal door; without one he asks nothing."""
+    """A person with a session. They ask for goals as `user` of `tenant`, and cannot ask for goals without these."""
 
     person: Person
     role: Role
@@ -70,7 +70,7 @@ class PersonCaller:
 
     @property
     def actor(self) -> str:
-        """For the record. An entry that names him is written only while his session counts."""
+        """The actor of a ledger entry. The entry is only written while the person's session is valid."""
         return self.person.actor
 
 

@@ -1,6 +1,7 @@
-"""What the room of people hands out. Secrets are in no `repr`, so that no log gets one by accident.
+"""The values that this package returns, and the roles of people.
 
-What a person can be. What each role may do stands in one table, `remit.services.base.permissions`.
+No secret is in a `repr`, so that no log gets one by accident. The table `remit.services.base.permissions` says what
+each role may do.
 """
 
 from dataclasses import dataclass, field
@@ -24,13 +25,13 @@ class Invitation:
 
     @property
     def path(self) -> str:
-        """Below the server's address. What follows the # stays in the browser: no log and no referrer sees it."""
+        """The path below the server's address. The browser does not send the part after the #, so no log has it."""
         return f"/login#{self.code}"
 
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """Just begun. `cookie` is the secret that the browser keeps."""
+    """A session that has just begun. `cookie` is the secret that the browser keeps."""
 
     person_id: str
     expires_at: datetime
@@ -40,7 +41,7 @@ class NewSession:
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """Whom a cookie stands for."""
+    """The person that a cookie identifies."""
 
     person: Person
     role: Role
@@ -52,7 +53,7 @@ class LoggedIn:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A person, for people."""
+    """A person as a line of a list."""
 
     id: str
     role: Role

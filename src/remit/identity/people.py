@@ -1,8 +1,8 @@
-"""People of one workspace: invited by a link that works once, known by a session until it ends.
+"""The people of one workspace. An invitation is a link that works once. A session identifies a person until it ends.
 
-Every step is recorded in the ledger before anybody profits from it; what takes something away is in force first
-(`endings`). A session ends by its time, by going unused, by
-logging out, by the removal of its person, and as soon as that person is somebody else: another role, user or tenant.
+Every grant is recorded in the ledger before it has an effect. A removal or logout takes effect before it is recorded
+(`revocations`). A session ends when it expires, when it is not used, at a logout, when its person is removed, and as
+soon as that person has another role, user or tenant.
 """
 
 import re
@@ -45,14 +45,14 @@ LINK_LIFE: Final = timedelta(minutes=15)
 SESSION_LIFE: Final = timedelta(hours=12)
 IDLE_LIFE: Final = timedelta(hours=2)
 SESSIONS_EACH: Final = 20
-"""Of one person at once; one more ends the oldest."""
+"""The most sessions of one person at a time. One more ends the oldest."""
 _TOUCH_EACH: Final = timedelta(minutes=1)
 _LONGEST_LINK: Final = timedelta(days=7)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 
 class People:
-    """`folder` is made when the first person is invited."""
+    """The people of a workspace, kept in `folder`. It is made when the first person is invited."""
 
     def __init__(
         self, folder: Path, ledger: Callable[[], Ledger], clock: Clock, tenant_id: str = DEFAULT_TENANT
@@ -73,28 +73,28 @@ class People:
         tenant: str | None = None,
         life: timedelta = LINK_LIFE,
     ) -> Invitation:
-        """A link for `link:NAME`, and the only one. With another role than before, his sessions end at once."""
+        """Make a link for `link:NAME`. Older links of this person end; with another role, their sessions end too."""
         if not _NAME.fullmatch(name):
             raise RefusedError(
                 Reason.MALFORMED,
                 "a name has 1 to 64 letters, digits and any of . _ @ + -, and begins with a letter or a digit",
                 where="name",
-                next_step="Take a short one, such as an account name or a mail address.",
+                next_step="Give a short name, such as an account name or a mail address.",
             )
         standing = RoleAssignment.from_tree({"role": role, "user": user, "tenant": tenant}, source="the invitation")
         return self._invite(Person(f"link:{name}"), standing, actor, life)
 
     def invite_self(self, person: Person) -> Invitation:
-        """A link for whoever starts the server: the user of the operating system, who owns all of this already.
+        """Make a link for the person who starts the server: the user of the operating system, who owns the workspace.
 
-        As with every link, those that were made for him before, and not used, do not count any more.
+        As with every link, older unused links of the same person end.
         """
         if not person.id.startswith("os:"):
-            raise RefusedError(Reason.PERMISSION_DENIED, "such a link is for whoever is at the terminal")
+            raise RefusedError(Reason.PERMISSION_DENIED, "only a user of the operating system can get this link")
         return self._invite(person, RoleAssignment(role="admin"), person.id, LINK_LIFE)
 
     def redeem(self, code: str, *, life: timedelta = SESSION_LIFE, idle: timedelta = IDLE_LIFE) -> NewSession:
-        """Log in with a code. It counts once: of two who try at the same time, one is refused."""
+        """Log in with a code. It is valid once: of two concurrent attempts, one is refused."""
         digest, now = code_digest(code), self._now()
 
         def work(content: PeopleFile) -> tuple[PeopleFile, NewSession]:
@@ -117,9 +117,11 @@ class People:
         life: timedelta = SESSION_LIFE,
         idle: timedelta = IDLE_LIFE,
     ) -> NewSession:
-        """Log in somebody whom another authority has just vouched for. Only for `oidc:` ids."""
+        """Log in a person whom an identity provider has just authenticated. Only for `oidc:` ids."""
         if not person.id.startswith("oidc:"):
-            raise RefusedError(Reason.PERMISSION_DENIED, "an identity provider vouches for its own people only")
+            raise RefusedError(
+                Reason.PERMISSION_DENIED, "an identity provider can only log in people whose id begins with oidc:"
+            )
         standing = RoleAssignment.from_tree({"role": role, "user": user, "tenant": tenant}, source="the login")
         now = self._now()
 
@@ -130,7 +132,7 @@ class People:
         return self._change(work)
 
     def session(self, cookie: str, *, touch: bool = True) -> LoggedIn | None:
-        """Whom it stands for now; None for one that never counted, or does not any more."""
+        """Return the person that the cookie identifies now, or None if it never was or no longer is valid."""
         if not is_secret(cookie):
             return None
         digest, now = secret_digest(cookie), self._now()
@@ -146,12 +148,12 @@ class People:
         return LoggedIn(who, standing.role, standing.user, standing.tenant, expires, derive_csrf(cookie))
 
     def _is_same_session(self, digest: str, standing: RoleAssignment, now: datetime) -> bool:
-        """Whether this session counts, and as the same: asked within a transaction, so it only reads the file."""
+        """Return whether the session is valid with the same role. Only reads the file: a transaction calls it."""
         cached = self._file.session(digest)
         return cached is not None and is_active(*cached, now) and cached[0].standing == standing
 
     def end(self, cookie: str) -> bool:
-        """Log out. False if there was nothing to end."""
+        """Log out. Return False if there was no such session."""
         if not is_secret(cookie):
             return False
         digest = secret_digest(cookie)
@@ -162,7 +164,7 @@ class People:
         return bool(self._revocations.end("person.logged_out", None, work))
 
     def end_all(self, name: str, *, actor: str) -> int:
-        """End every session of a person, who may log in again with a new link. How many there were."""
+        """End every session of a person, and return their number. The person can log in again with a new link."""
 
         def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             person = find_by_name(content, name)
@@ -172,7 +174,7 @@ class People:
         return self._revocations.end("person.logged_out", actor, work).total()
 
     def remove(self, name: str, *, actor: str) -> str:
-        """Forget a person: links and sessions end at once. What he did stays in the ledger. The id."""
+        """Remove a person, and return the id. Links and sessions end at once. Their ledger entries stay."""
 
         def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             person = find_by_name(content, name)
@@ -182,7 +184,7 @@ class People:
         return next(iter(self._revocations.end("person.removed", actor, work)))
 
     def end_other_basis(self, kind: str, basis: str) -> int:
-        """End the sessions of `kind:` people whose standing came from another table than this one. How many."""
+        """End the sessions of `kind:` people whose role came from another table than `basis`. Return their number."""
 
         def work(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
             return without_sessions(content, lambda one: one.person_id.startswith(f"{kind}:") and one.basis != basis)
@@ -192,11 +194,11 @@ class People:
         return self._revocations.end("person.logged_out", "remit", work).total()
 
     def record_pending(self) -> int:
-        """Record what a process that died had ended and not recorded. How many steps that were."""
+        """Record the logouts and removals that a dead process had not recorded. Return their number."""
         return self._revocations.record_pending()
 
     def listed(self) -> list[Listed]:
-        """By their ids."""
+        """List the people, sorted by id."""
         self.record_pending()
         content, now = self._file.read(), self._now()
         return [
@@ -218,15 +220,15 @@ class People:
         if not timedelta(0) < life <= _LONGEST_LINK:
             raise RefusedError(
                 Reason.TOO_LARGE,
-                f"a link counts for at most {_LONGEST_LINK.days} days",
+                f"a link is valid for at most {_LONGEST_LINK.days} days",
                 where="life",
-                next_step="Make a new one when it is needed.",
+                next_step="Give a shorter time, and make another link when it is needed.",
             )
         code, now = new_secret(), self._now()
         expires = now + life
 
         def work(content: PeopleFile) -> tuple[PeopleFile, None]:
-            # An older one may lie in a mailbox, or would bring another role back: nobody looks after it any more.
+            # An older link may still be in a mailbox, and it could restore an earlier role.
             links = _without_links(content, person.id)
             link = StoredInvitation(
                 code_digest=secret_digest(code),
@@ -253,9 +255,9 @@ class People:
         how: str,
         basis: str = "",
     ) -> tuple[PeopleFile, NewSession]:
-        """A session with a cookie that nobody has seen before: one that was planted in the browser is of no use.
+        """Open a session with a new cookie, so that a cookie planted in the browser before the login is of no use.
 
-        Whoever is in needs no link any more: those that were made for him end.
+        The links of the person end: a person who is logged in does not need one.
         """
         cookie, (life, idle) = new_secret(), lifetimes
         expires = now + life
@@ -283,11 +285,11 @@ class People:
         return made, NewSession(person.id, expires, cookie, derive_csrf(cookie))
 
     def _change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:
-        """A change that is recorded as it is made; after whatever is in force already."""
+        """Make a change that is recorded at once, after all earlier steps that are in force but not recorded."""
         return self._file.change(lambda content: work(self._revocations.with_recorded(content)))
 
     def _now(self) -> datetime:
-        """A clock that was set back revives no session and no link."""
+        """Return the current time. A clock that was set back makes no session and no link valid again."""
         with self._ledger().store.reading_pooled() as connection:
             return not_before_newest(connection, self._tenant_id, self._clock())
 
@@ -296,7 +298,7 @@ class People:
             stale = render_time(now - _TOUCH_EACH)
             touched = tuple(
                 one.model_copy(update={"seen_at": render_time(now)})
-                if one.cookie_digest == digest and one.seen_at <= stale  # else another thread was faster
+                if one.cookie_digest == digest and one.seen_at <= stale  # otherwise another thread has updated it
                 else one
                 for one in content.sessions
             )

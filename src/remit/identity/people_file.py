@@ -1,9 +1,7 @@
-"""The file that remembers people, invitations and sessions. It holds digests of secrets, and no secret.
+"""The file of people, invitations and sessions, and pure functions on its content. It holds digests, not secrets.
 
-One file, replaced as a whole under a lock: what one process changes, the others see at their next look, and of two who
-redeem one code at the same time only one finds it.
-
-What is kept of people, as pure functions: who is in it, what counts, what it is after a change.
+The file is replaced as a whole under a lock. Other processes see a change at their next read. Of two concurrent logins
+with one code, only one finds the code.
 """
 
 import contextlib
@@ -36,7 +34,7 @@ Name = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class RoleAssignment(Contract):
-    """As what somebody is let in."""
+    """The role of a person, and the user of a tenant for whom they ask."""
 
     role: Role
     user: Identifier | None = None
@@ -60,13 +58,13 @@ class StoredInvitation(Contract):
 
 
 class StoredSession(Contract):
-    """It counts as long as its person is there, with the standing that he logged in with."""
+    """A session. It is valid as long as its person exists and has the same role, user and tenant as at the login."""
 
     cookie_digest: Digest
     person_id: Identifier
     standing: RoleAssignment
     basis: Annotated[str, Field(max_length=100)] = ""
-    """What the standing was derived from, where that can change behind our back: the digest of a table of roles."""
+    """The digest of the table of roles that the role came from, if the role came from one."""
     created_at: Timestamp
     seen_at: Timestamp
     expires_at: Timestamp
@@ -74,7 +72,7 @@ class StoredSession(Contract):
 
 
 class StoredRevocation(Contract):
-    """In force, and not known to be in the ledger yet."""
+    """A logout or removal that is in force, and may not be in the ledger yet."""
 
     step_id: Uuid
     kind: Literal["person.logged_out", "person.removed"]
@@ -94,7 +92,7 @@ class PeopleFile(Contract):
 
 
 class _CachedPeople(NamedTuple):
-    """What was read last, and of which file."""
+    """The content of the last read, and the stamp of the file that was read."""
 
     stamp: tuple[int, int, int, int] | None
     content: PeopleFile
@@ -103,7 +101,7 @@ class _CachedPeople(NamedTuple):
 
 
 class PeopleStore:
-    """The file in `folder`, which is made when something is first to be kept."""
+    """The file in `folder`. The folder is made at the first change."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -112,18 +110,18 @@ class PeopleStore:
         self._writing = threading.Lock()
 
     def read(self) -> PeopleFile:
-        """As it is now, in this process or another."""
+        """Return the current content, including changes of other processes."""
         return self._current().content
 
     def session(self, cookie_digest: str) -> tuple[StoredSession, StoredPerson] | None:
-        """With its person, if both are there. Whether it counts is another question."""
+        """Return a session and its person, if both exist. Does not check whether the session is valid."""
         cached = self._current()
         found = cached.sessions.get(cookie_digest)
         person = cached.people.get(found.person_id) if found else None
         return (found, person) if found and person else None
 
     def change(self, work: Callable[[PeopleFile], tuple[PeopleFile, T]]) -> T:
-        """Replace what is kept by what `work` makes of it. If it raises, nothing changes."""
+        """Replace the content by the result of `work`. If `work` raises, nothing changes."""
         with self._writing, self._locked():
             old = self.read()
             new, answer = work(old)
@@ -134,7 +132,7 @@ class PeopleStore:
     def _current(self) -> "_CachedPeople":
         try:
             found = os.stat(self._path)
-            # The change time too: whoever edits a file can set its other times back.
+            # Also the change time: an editor of the file can set its other times back, but not this one.
             stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         except FileNotFoundError:
             stamp = None
@@ -176,7 +174,7 @@ def is_active(session: StoredSession, person: StoredPerson, now: datetime) -> bo
 
 
 def has_started(created_at: str, now: datetime) -> bool:
-    """False for what was made while the clock was ahead, once a person has accepted an earlier clock."""
+    """Return whether the time has come. It has not if the clock was ahead then and a person accepted an earlier one."""
     return parse_time(created_at) - now <= CLOCK_TOLERANCE
 
 
@@ -187,7 +185,7 @@ def is_open(link: StoredInvitation, now: datetime) -> bool:
 def with_person(
     content: PeopleFile, person: Person, standing: RoleAssignment, now: str, invited_by: str | None
 ) -> PeopleFile:
-    """With this person in it, as what he is now."""
+    """Return the content with this person and their current role."""
     before = find_person(content, person.id)
     entry = StoredPerson(
         id=person.id,
@@ -201,7 +199,7 @@ def with_person(
 
 
 def without_expired(content: PeopleFile, now: datetime) -> PeopleFile:
-    """Without what can never count again."""
+    """Return the content without sessions and links that can never be valid again."""
     by_id = {one.id: one for one in content.people}
     sessions = tuple(
         one for one in content.sessions if one.person_id in by_id and is_active(one, by_id[one.person_id], now)
@@ -220,7 +218,7 @@ def without_person(content: PeopleFile, person_id: str) -> PeopleFile:
 
 
 def without_sessions(content: PeopleFile, is_over: Callable[[StoredSession], bool]) -> tuple[PeopleFile, Counter[str]]:
-    """And how many of whom there were."""
+    """Return the content without these sessions, and their number by person."""
     over = Counter(one.person_id for one in content.sessions if is_over(one))
     return with_fields(content, sessions=tuple(one for one in content.sessions if not is_over(one))), over
 
@@ -238,13 +236,13 @@ def require_person(content: PeopleFile, person_id: str) -> StoredPerson:
 
 
 def find_by_name(content: PeopleFile, name: str) -> StoredPerson:
-    """By the whole id, or by the name in an invitation."""
+    """Find a person by the whole id, or by the name in an invitation."""
     found = find_person(content, name) or find_person(content, f"link:{name}")
     if found is None:
         raise RefusedError(
             Reason.STATE_MISSING,
-            "there is nobody of this name",
+            "no person has this name or id",
             where=name,
-            next_step="`remit people list` shows who there is.",
+            next_step="To see all people: remit people list",
         )
     return found

@@ -1,8 +1,8 @@
-"""Who may answer a question: a person that some door has authenticated. An agent never is one.
+"""Authenticated people, who may decide approval requests. An agent is never a person.
 
-A `Person` is made by the functions here that authenticate, and by nothing else. Limit: at the command line the person
-is the user of the operating system. An agent that runs as the same user and hides that it is one is not told apart from
-him: run agents as another user, who cannot open the state directory.
+Only code that authenticates makes a `Person`. Limit: at the command line the person is the user of the operating
+system. Remit cannot detect an agent that runs as the same user and hides that it is an agent. Run agents as another
+user, who cannot open the state directory.
 """
 
 import os
@@ -16,36 +16,37 @@ from remit.core.errors import Reason, RefusedError
 from remit.ledger.entry import Actor
 
 AGENT_VARIABLES: Final = ("REMIT_AGENT", "REMIT_TOKEN")
-"""Set for whoever acts as an agent: its name, or the token that it acts with."""
+"""Environment variables that are set for an agent: its name, and its token."""
 PEOPLE: Final = frozenset({"os", "link", "oidc"})
-"""How the id of a person begins: known by the operating system, by a link, or by an identity provider."""
+"""The prefixes of a person's id: authenticated by the operating system, a link, or an identity provider."""
 _LONGEST: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who was authenticated: `id` says how and as whom, `name` is what he calls himself."""
+    """An authenticated person. `id` says how and as whom they were authenticated. They choose `name` themselves."""
 
     id: str
     name: str | None = None
     is_valid_at: Callable[[datetime], bool] | None = field(default=None, compare=False, repr=False)
-    """Whether what he was authenticated by counts at a time; None where it cannot end, as at a terminal."""
+    """Whether the session is valid at a time. None if the authentication cannot end, as at a terminal."""
 
     def require_still_valid(self, now: datetime) -> None:
-        """To be asked in the very transaction that records his answer: what came before it takes its time, and somebody
-        may have removed him meanwhile. Takes no lock and writes nothing.
+        """Refuse if the person's session is no longer valid. Takes no lock and writes nothing.
+
+        Call it in the transaction that records the decision: an admin may have removed the person since the request.
         """
         if self.is_valid_at is not None and not self.is_valid_at(now):
             raise RefusedError(
                 Reason.REVOKED,
-                "whoever asks for this is not logged in any more, or as somebody else by now; nothing was done",
+                "your session has ended, or your role has changed since; nothing was done",
                 where=f"person {self.id}",
-                next_step="Log in again; an admin makes a link: remit people invite NAME --role ROLE",
+                next_step="Log in again. For a new link, an admin runs: remit people invite NAME --role ROLE",
             )
 
     @property
     def actor(self) -> str:
-        """Himself, in an entry of the ledger: it is not written if he does not count by then."""
+        """The actor of a ledger entry. The entry is not written if the person's session is no longer valid."""
         return self.acting_as(self.id)
 
     def acting_as(self, name: str) -> str:
@@ -53,15 +54,15 @@ class Person:
 
     @property
     def signature(self) -> str:
-        """What the record says about who it was."""
+        """The id and the name, as the ledger records them."""
         return f"{self.id} ({self.name})" if self.name else self.id
 
 
 def person_at_terminal(environ: Mapping[str, str], name: str | None = None) -> Person:
-    """The user of the operating system, who could open this workspace's state. Refused to whoever is an agent."""
+    """Return the user of the operating system as a person. Refuses an agent."""
     acting_as = next((variable for variable in AGENT_VARIABLES if environ.get(variable)), None)
     if acting_as is not None:
-        raise agent_cannot_decide(f"{acting_as} is set, so the caller counts as an agent")
+        raise agent_cannot_decide(f"{acting_as} is set, so the caller is treated as an agent")
     if name is not None and not (name.isprintable() and 0 < len(name) <= _LONGEST):
         raise RefusedError(Reason.MALFORMED, f"a name has 1 to {_LONGEST} printable characters", where="--as")
     return Person(f"os:{_login()}", name)

@@ -1,8 +1,8 @@
-"""What takes something away from somebody: a logout, a removal.
+"""Revocations of people: logouts and removals.
 
-It is in force as soon as the file says so, and the same change of the file notes that it is to be recorded. A process
-that dies before the ledger has it leaves the note: whoever ends something next, invites or lets in anybody, lists
-people, or starts the server records it then, once. Recorded first, a removal could be on record and not in force.
+A revocation is in force as soon as it is in the file of people. The same change notes that it must be recorded in the
+ledger. If the process dies before that, the note stays. The next process that revokes, invites, logs in or lists
+people, or starts the server, records it once. In the other order, the ledger could have a removal that is not in force.
 """
 
 import json
@@ -22,7 +22,7 @@ _RECORDED: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND c
 
 
 class Revocations:
-    """Of one workspace's people."""
+    """The revocations of one workspace's people."""
 
     def __init__(
         self, file: PeopleStore, ledger: Callable[[], Ledger], now: Callable[[], datetime], tenant_id: str
@@ -35,7 +35,10 @@ class Revocations:
     def end(
         self, kind: Kind, actor: str | None, work: Callable[[PeopleFile], tuple[PeopleFile, Counter[str]]]
     ) -> Counter[str]:
-        """Whose sessions `work` ended, and how many; each is a step of its own. No actor: everybody his own."""
+        """End sessions by `work`, and return their number by person. Each person is a step with its own ledger entry.
+
+        Without an actor, each person is the actor of their own step.
+        """
         now = self._now()
 
         def with_revocations(content: PeopleFile) -> tuple[PeopleFile, Counter[str]]:
@@ -60,15 +63,16 @@ class Revocations:
         return ended
 
     def record_pending(self) -> int:
-        """Record what is in force and not recorded. How many steps that were."""
+        """Record the steps that are in force but not recorded. Return their number."""
         if not self._file.read().unrecorded:
             return 0
 
         return self._file.change(lambda content: (self.with_recorded(content), len(content.unrecorded)))
 
     def with_recorded(self, content: PeopleFile) -> PeopleFile:
-        """Within a change of the file: before anything new of anybody is recorded, or the record would have it in
-        another order than it was.
+        """Record the open steps, and return the content without them. Call it within a change of the file.
+
+        It comes before any new entry about a person. Otherwise the order in the ledger would be wrong.
         """
         if not content.unrecorded:
             return content
@@ -78,7 +82,7 @@ class Revocations:
         return with_fields(content, unrecorded=())
 
     def _record(self, step: StoredRevocation) -> None:
-        """Once: whoever died may have come as far as this."""
+        """Record a step, unless a process that died after recording it has done so."""
 
         def work(batch: Batch) -> None:
             recorded = batch.store.rows(_RECORDED, (self._tenant_id, step.person_id, step.kind))

@@ -1,7 +1,7 @@
-"""Login codes and session cookies: 256 random bits each, shown to one person and kept by their digest only.
+"""Login codes and session cookies: 256 random bits each, shown to one person and stored only as a digest.
 
-Whoever reads the state file, or a backup of it, can log in as nobody. A digest is looked up, not compared, so the time
-that it takes tells nothing about the secret.
+Reading the state file, or a backup of it, does not make a login possible. A digest is looked up and not compared, so
+the time that this takes reveals nothing about the secret.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ def new_secret() -> str:
 
 
 def is_secret(text: str) -> bool:
-    """Whether it could be one at all."""
+    """Return whether the text has the form of a secret."""
     return _FORM.fullmatch(text) is not None
 
 
@@ -29,9 +29,9 @@ def secret_digest(secret: str) -> str:
 
 
 def derive_csrf(cookie: str) -> str:
-    """What a form must carry beside the cookie: only who was shown a page of this very session knows it.
+    """Derive the value that a form must carry beside the cookie. Only a page of the same session contains it.
 
-    It follows from the cookie and is kept nowhere; the cookie does not follow from it.
+    It is derived from the cookie and not stored. The cookie cannot be derived from it.
     """
     return hashlib.sha256(b"remit.people.csrf\0" + cookie.encode()).hexdigest()
 
@@ -43,10 +43,10 @@ def code_digest(code: str) -> str:
 
 
 def invalid_link_error() -> RefusedError:
-    """One answer for a code that was used, is over, or never was: it tells a guesser nothing."""
+    """Return the same error for a used, an expired and an unknown code, so that guessing reveals nothing."""
     return RefusedError(
         Reason.EXPIRED,
-        "this link does not count: it was used already, or its time is over",
+        "this link is not valid: it was used already, or it has expired",
         where="code",
-        next_step="Have a new one made: remit people invite, or start `remit serve` again.",
+        next_step="Ask an admin for a new one (remit people invite), or start `remit serve` again.",
     )

@@ -1,7 +1,7 @@
-"""Capability tokens of one workspace: issued, verified, used, revoked; and the keys that they are believed by.
+"""The capability tokens of one workspace: issued, verified, used and revoked. Also the keys that verify them.
 
-What is issued or revoked is recorded in the ledger before anybody gets to know of it. A token itself is kept nowhere:
-whoever has its text may act with it.
+A token is recorded in the ledger before the caller receives it, and so is a revocation. The text of a token is stored
+nowhere: anyone who has it can act with it.
 """
 
 import json
@@ -58,7 +58,7 @@ SHORTEST_PREFIX = 4
 
 
 class WaitingRequests(Protocol):
-    """What waits for a person on behalf of tokens: held requests of a browser, proposed plans."""
+    """A kind of request that is pending for a token, such as a browser request that is held, or a proposed plan."""
 
     change_signal: ChangeSignal
 
@@ -66,7 +66,7 @@ class WaitingRequests(Protocol):
 
 
 class Tokens:
-    """`config` is asked for at each look: who issues, and for whom."""
+    """The tokens of a workspace. `config` is called for each token: it has the issuer and the audience."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Tokens:
         tenant_id: str = DEFAULT_TENANT,
     ) -> None:
         self._folder = folder
-        self._ring = str(folder / RING_FILE)  # looked at with every request
+        self._ring = str(folder / RING_FILE)  # read with every request
         self._config = config
         self._ledger = ledger
         self._waiting = waiting
@@ -89,7 +89,7 @@ class Tokens:
 
     @property
     def keys(self) -> TokenKeys:
-        """As they are now: a rotation or revocation by another process is noticed."""
+        """The current keys. A rotation or revocation by another process is noticed."""
         try:
             found = os.stat(self._ring)
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
@@ -149,7 +149,7 @@ class Tokens:
         return issued
 
     def verify(self, text: str, now: datetime | None = None) -> Token:
-        """The token, if it is one that counts now: form, signature, issuer, audience, times, and not revoked."""
+        """Return the token if it is valid now. Checks form, signature, issuer, audience, times and revocation."""
         config = self._config()
         at = now or self._clock()
         token = self._found.verify(text, self.keys, config.issuer, config.audience, at)
@@ -158,13 +158,14 @@ class Tokens:
         return token
 
     def is_cheap_to_verify(self, text: str) -> bool:
-        """Whether `verify` takes no longer than it takes to hand it to a thread: a token seen before, and a database
-        that is a file here.
+        """Return whether `verify` is faster than starting a thread for it.
+
+        It is if the token was verified before and the database is a local file.
         """
         return self._found.contains(text) and self._ledger().store.dialect == "sqlite"
 
     def signed_jti(self, text: str) -> str | None:
-        """Which token this is, also of one that is over: its signature is good. None of all others. Gives no right."""
+        """Return the id of a token with a good signature, also if it has expired; otherwise None. Grants nothing."""
         config = self._config()
         try:
             return signed_jti(text, self.keys, config.issuer, config.audience)
@@ -172,27 +173,31 @@ class Tokens:
             return None
 
     def require_still_valid(self, connection: Connection, token: Token, now: datetime) -> None:
-        """Expiry and revocation, of the token and its key, once more: to be asked in the intent's own transaction."""
+        """Check again, in the transaction of the intent, that the token and its key are not expired or revoked."""
         require_key_valid(token, self.keys)
         require_in_time(token, now)
         self._require_unrevoked(connection, token, now)
 
     def _require_unrevoked(self, connection: Connection, token: Token, now: datetime) -> None:
-        """And in time by the newest entry here too: a clock set back revives no token, whatever chain it is used in."""
+        """Check revocation, and expiry at the time of the newest entry. So a clock set back makes no token valid again.
+
+        This holds in every chain in which the token is used.
+        """
         newest = newest_time_unless_revoked(connection, self._tenant_id, token.jti)
         if newest is not None and (recorded := parse_time(newest)) > now:
             judge_by_ledger(lambda at: require_in_time(token, at), recorded, lambda: now)
 
     def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None:
-        """The same, and one of its actions is used up. In the intent's transaction, for `max_actions` to be exact."""
+        """Check the token again, and count one action. The transaction of the intent keeps `max_actions` exact."""
         self.require_still_valid(connection, token, now)
         most = token.constraints.max_actions
         count_use(connection, self._tenant_id, token.jti, action_id, render_time(now), most)
 
     def revoke(self, jti: str, *, actor: str, reason: str | None = None) -> str:
-        """From now on this token counts nowhere; what waits for a person on its behalf is void. The whole `jti`.
+        """Revoke a token, and void the pending requests that were made with it. Return the whole `jti`.
 
-        Also of one that was never seen here: it may have been issued elsewhere. A second time changes nothing.
+        A token that is unknown here can be revoked too: another workspace may have issued it. A second revocation
+        changes nothing.
         """
         full_jti = self.resolve_jti(jti)
         if not (full_jti.isprintable() and 0 < len(full_jti) <= 200):
@@ -213,9 +218,10 @@ class Tokens:
         return full_jti
 
     def resolve_jti(self, jti: str) -> str:
-        """A beginning that fits one token issued here stands for it; anything else is taken as it is.
+        """Complete the beginning of an id if it fits one token issued here. Return any other text unchanged.
 
-        So is the whole id of a token that was used here: one from elsewhere may look like the beginning of one of ours.
+        The whole id of a token that was used here is unchanged too: the id of a token from another issuer may look like
+        the beginning of an id issued here.
         """
         with self._ledger().store.reading() as connection:
             if was_used(connection, self._tenant_id, jti):
@@ -225,14 +231,14 @@ class Tokens:
         if len(matching) > 1 and jti not in matching:
             raise RefusedError(
                 Reason.MALFORMED,
-                "more than one token begins like this",
+                "more than one token has an id with this beginning",
                 where=f"token {jti}",
                 next_step=f"Give the whole id: {', '.join(matching[:4])}{', and more' if len(matching) > 4 else ''}.",
             )
         return matching[0] if len(matching) == 1 else jti
 
     def listed(self) -> list[TokenRow]:
-        """Those issued here, the newest first."""
+        """List the tokens that were issued here, the newest first."""
         with self._ledger().store.reading() as connection:
             return list(listed_tokens(connection, self._tenant_id))
 
@@ -243,7 +249,7 @@ class Tokens:
     # --- keys ---------------------------------------------------------------------------------------------------------
 
     def rotate_key(self, *, revoke: bool = False) -> tuple[TokenKey | None, TokenKey]:
-        """A new key of our own. The intention is recorded first: after a crash the ledger shows why there is one."""
+        """Make a new own key. The intention is recorded first, so that the ledger explains the key after a crash."""
         intended = {"role": "policy", "revoke": revoke}
         self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", intended))
         old, new = rotate_policy_key(self._folder, self._clock, revoke=revoke)
@@ -252,14 +258,14 @@ class Tokens:
         return old, new
 
     def trust_key(self, pem: bytes, *, kid: str | None, source: str, actor: str) -> TokenKey:
-        """Believe an issuer elsewhere from now on."""
+        """Trust the key of another issuer from now on."""
         key = trust_token_key(self._folder, pem, self._clock, kid=kid, source=source)
         payload = {"role": "policy", "new_key_id": key.kid}
         self._ledger().append(NewEntry(self._tenant_id, "key.trusted", key.kid, payload, actor=actor))
         return key
 
     def revoke_key(self, kid: str, *, actor: str) -> TokenKey:
-        """Believe no token that this key ever signed."""
+        """Revoke a key. No token that it signed is valid any more."""
         key = revoke_token_key(self._folder, kid, self._clock)
         payload = {"role": "policy", "old_key_id": kid}
         self._ledger().append(NewEntry(self._tenant_id, "key.revoked", kid, payload, actor=actor))
