@@ -1,4 +1,4 @@
-"""/v1/browser: one action at a time, under the agent's own token; what changes something waits for a person."""
+"""/v1/browser: one action at a time with the agent's own token. An action that changes something needs an approval."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -19,14 +19,14 @@ PNG = "image/png"
     _ACTIONS,
     **operation(
         "browse",
-        "Do one thing in the browser",
+        "Run one browser action",
         right=Right.BROWSE,
         body=Action,
         answers={200: BrowseAnswer, 202: BrowseAnswer},
     ),
 )
 def browse(call: BodyRequestDep) -> Response:
-    """The action's own id makes it happen once. 200 also tells of what the road refused: `refused`, and the result."""
+    """The id of the action makes it happen once. A refusal is also 200, with `refused` and the result."""
     call.require_same_body()
     with call.waiting() as wait:
         return _to_response(call.services.browser.act(call.caller, call.raw, wait))
@@ -35,7 +35,10 @@ def browse(call: BodyRequestDep) -> Response:
 @router.get(
     _ONE,
     **operation(
-        "getAction", "What became of an action", right=Right.SEE_OWN, answers={200: BrowseAnswer, 202: BrowseAnswer}
+        "getAction",
+        "Get the state or result of an action",
+        right=Right.SEE_OWN,
+        answers={200: BrowseAnswer, 202: BrowseAnswer},
     ),
 )
 def get_action(call: RequestDep, action_id: PathId) -> Response:
@@ -45,7 +48,7 @@ def get_action(call: RequestDep, action_id: PathId) -> Response:
 
 @router.get(
     f"{_ONE}/picture",
-    **operation("pictureOfAction", "The picture that an action took", right=Right.SEE_OWN, answers={200: PNG}),
+    **operation("pictureOfAction", "Get the screenshot of an action", right=Right.SEE_OWN, answers={200: PNG}),
 )
 def picture_of_action(call: RequestDep, action_id: PathId) -> Response:
     return Response(call.services.browser.read_picture(call.caller, action_id), 200, media_type=PNG)
@@ -54,7 +57,10 @@ def picture_of_action(call: RequestDep, action_id: PathId) -> Response:
 @router.get(
     "/v1/browser/sessions",
     **operation(
-        "browserStatus", "Whether the browser runs, and its sessions", right=Right.SEE_OWN, answers={200: BrowserStatus}
+        "browserStatus",
+        "Get whether the browser runs, and its sessions",
+        right=Right.SEE_OWN,
+        answers={200: BrowserStatus},
     ),
 )
 def browser_status(call: RequestDep) -> Response:

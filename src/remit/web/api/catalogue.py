@@ -1,4 +1,4 @@
-"""/v1/catalogue: simulations, seen by people, promoted and retired by an admin."""
+"""/v1/catalogue: simulations. People read them; an admin promotes and retires them."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -18,7 +18,7 @@ _ONE = f"{_TENANT}/{{simulation_id}}"
     _TENANT,
     **operation(
         "listCatalogue",
-        "What a tenant's users can have done",
+        "List the simulations that the users of a tenant can request",
         right=Right.SEE,
         answers={200: CatalogueView},
     ),
@@ -29,7 +29,9 @@ def list_catalogue(call: RequestDep, tenant: PathId) -> Response:
 
 @router.get(
     _ONE,
-    **operation("getSimulation", "One simulation, whole", right=Right.SEE, answers={200: SimulationView}),
+    **operation(
+        "getSimulation", "Get one simulation with its definition", right=Right.SEE, answers={200: SimulationView}
+    ),
 )
 def get_simulation(call: RequestDep, tenant: PathId, simulation_id: PathId) -> Response:
     return json_response(call.services.catalogue.show(call.caller, tenant, simulation_id))
@@ -39,7 +41,7 @@ def get_simulation(call: RequestDep, tenant: PathId, simulation_id: PathId) -> R
     f"{_ONE}/promote",
     **operation(
         "promoteSimulation",
-        "Make it ACTIVE, exactly as it was read",
+        "Make a simulation ACTIVE, if it is unchanged since it was read",
         right=Right.CHANGE_CATALOGUE,
         body=Promotion,
         answers={200: SimulationView},
@@ -57,7 +59,7 @@ def promote_simulation(call: BodyRequestDep, tenant: PathId, simulation_id: Path
     f"{_ONE}/retire",
     **operation(
         "retireSimulation",
-        "Stop it at once",
+        "Retire a simulation at once",
         right=Right.CHANGE_CATALOGUE,
         body=Withdrawal,
         answers={200: StateSaid},

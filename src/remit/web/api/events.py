@@ -1,4 +1,4 @@
-"""/v1/events: what happens, as it happens."""
+"""/v1/events: the stream of events."""
 
 from typing import Annotated
 
@@ -11,15 +11,18 @@ from remit.web.http.request import RequestDep
 from remit.web.http.sse import MEDIA_TYPE, event_stream
 
 router = APIRouter()
-Place = Annotated[str | None, Query(min_length=1, max_length=65_536, description="Go on after this event's id.")]
+Place = Annotated[
+    str | None, Query(min_length=1, max_length=65_536, description="The stream starts after the event with this id.")
+]
 LastEvent = Annotated[
-    str | None, Header(alias="Last-Event-ID", max_length=65_536, description="The same, as browsers say it.")
+    str | None,
+    Header(alias="Last-Event-ID", max_length=65_536, description="The same as `after`. Browsers send this header."),
 ]
 
 
 @router.get(
     "/v1/events",
-    **operation("listenToEvents", "What happens, as it happens", right=Right.SEE_OWN, answers={200: MEDIA_TYPE}),
+    **operation("listenToEvents", "Stream events as they happen", right=Right.SEE_OWN, answers={200: MEDIA_TYPE}),
 )
 async def events(call: RequestDep, last_event_id: LastEvent = None, after: Place = None) -> StreamingResponse:
     return await event_stream(call.request, last_event_id or after)

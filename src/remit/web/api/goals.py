@@ -1,4 +1,4 @@
-"""/v1/goals: what users want done, in their words."""
+"""/v1/goals: requests of users in their own words."""
 
 from typing import Annotated
 
@@ -29,21 +29,21 @@ router = APIRouter(tags=["goals"])
 _GOALS = "/v1/goals"
 _ONE = f"{_GOALS}/{{tenant}}/{{correlation_id}}"
 Goals = Page[GoalLine]
-Tenant = Annotated[str, Query(min_length=1, max_length=200, description="Whose goals.")]
+Tenant = Annotated[str, Query(min_length=1, max_length=200, description="The tenant of the goals.")]
 
 
 @router.post(
     _GOALS,
     **operation(
         "askForGoal",
-        "Have something done by asking for it",
+        "Request an action in plain language",
         right=Right.ASK,
         body=GoalAsk,
         answers={200: GoalAnswer, 202: GoalAnswer},
     ),
 )
 def ask_for_goal(call: BodyRequestDep) -> Response:
-    """Without an id of its own a goal has that of the header Idempotency-Key, so that a repeat is the same goal."""
+    """Without `correlation_id`, the id comes from the header Idempotency-Key, so that a repeat is the same goal."""
     body = call.parse(GoalAsk)
     call.require_same_body()
     correlation_id = body.correlation_id or (derive_id(call.caller.id, call.key) if call.key else None)
@@ -55,7 +55,9 @@ def ask_for_goal(call: BodyRequestDep) -> Response:
 
 @router.get(
     _GOALS,
-    **operation("listGoals", "Goals of a tenant, the last one that moved first", right=Right.SEE, answers={200: Goals}),
+    **operation(
+        "listGoals", "List the goals of a tenant, the last changed first", right=Right.SEE, answers={200: Goals}
+    ),
 )
 def list_goals(call: RequestDep, tenant: Tenant, limit: Limit = 50) -> Response:
     return json_response(Goals(items=tuple(call.services.goals.list_goals(call.caller, tenant, limit))))
@@ -63,7 +65,9 @@ def list_goals(call: RequestDep, tenant: Tenant, limit: Limit = 50) -> Response:
 
 @router.get(
     _ONE,
-    **operation("getGoal", "Where a goal stands", right=Right.SEE_OWN, answers={200: GoalAnswer, 202: GoalAnswer}),
+    **operation(
+        "getGoal", "Get the state or outcome of a goal", right=Right.SEE_OWN, answers={200: GoalAnswer, 202: GoalAnswer}
+    ),
 )
 def get_goal(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Response:
     with call.waiting() as wait:
@@ -74,7 +78,7 @@ def get_goal(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Respon
     f"{_ONE}/answer",
     **operation(
         "answerGoal",
-        "The user's own yes or no, in his words",
+        "Confirm or decline a goal, in the user's own words",
         right=Right.CONFIRM,
         body=GoalReply,
         answers={200: GoalAnswer, 202: GoalAnswer},
@@ -91,7 +95,7 @@ def answer_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) ->
     f"{_ONE}/continue",
     **operation(
         "continueGoal",
-        "Go on with a goal that somebody else has approved meanwhile",
+        "Continue a goal that another person has approved",
         right=Right.ASK,
         body=Nothing,
         answers={200: GoalAnswer, 202: GoalAnswer},
@@ -108,7 +112,7 @@ def continue_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) 
     f"{_ONE}/undo",
     **operation(
         "undoGoal",
-        "Take a goal back, by a goal of its own",
+        "Undo a goal with a new goal",
         right=Right.ASK,
         body=Nothing,
         answers={200: GoalAnswer, 202: GoalAnswer},
@@ -125,7 +129,7 @@ def undo_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) -> R
     f"{_ONE}/trace",
     **operation(
         "traceGoal",
-        "All that is on record of a goal, as a tree",
+        "Get all ledger entries about a goal, as a tree",
         right=Right.SEE,
         answers={200: TraceAnswer},
     ),
@@ -138,7 +142,7 @@ def trace_goal(call: RequestDep, tenant: PathId, correlation_id: PathId) -> Resp
     f"{_ONE}/replay",
     **operation(
         "replayGoal",
-        "Every decision about it made again, from what was kept",
+        "Make every decision about a goal again, from the stored data",
         right=Right.SEE,
         answers={200: ReplayAnswer},
     ),
@@ -155,14 +159,14 @@ def _to_response(found: GoalAnswer) -> Response:
 
 
 def _require_own(call: APIRequest, right: Right, tenant: str, correlation_id: str) -> None:
-    """The desk asks for the caller's own tenant; an address of another tenant leads to no goal of the caller."""
+    """Refuse an address with another tenant. The services use the caller's own tenant."""
     caller = call.caller
     require(caller, right)
     own = caller.token.constraints.tenant or DEFAULT_TENANT if isinstance(caller, AgentCaller) else caller.tenant
     if own is not None and own != tenant:
         raise RefusedError(
             Reason.STATE_MISSING,
-            "there is no such goal of yours",
+            "you have no such goal",
             where=f"goal {correlation_id} of {tenant}",
-            next_step="Give the tenant that the answer to your request named.",
+            next_step="Use the tenant in the response to your request.",
         )

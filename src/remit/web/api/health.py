@@ -1,4 +1,4 @@
-"""How the server is: alive (/healthz), and fit for work (/readyz). Public, so neither names a path or a value."""
+"""Health checks: alive (/healthz) and ready for work (/readyz). They are public, so they show no path and no value."""
 
 import time
 from typing import Any, Final
@@ -17,22 +17,26 @@ from remit.web.http.request import json_response
 from remit.workspace.workspace import Workspace
 
 KERNEL_SECONDS: Final = 60.0
-"""What the kernel offers is tried in a process of its own; it does not change from one moment to the next."""
-CONFINEMENT: Final = Topic("sandbox", "effects that stay where they belong")
+"""Seconds between two tests of the kernel. A test starts a process, and its result rarely changes."""
+CONFINEMENT: Final = Topic("sandbox", "effects that the kernel confines")
 
 
 class Alive(Contract):
+    """The server is running."""
+
     status: ShortText = "alive"
 
 
 class Finding(Contract):
-    """One thing that is looked at. What exactly is wrong with it, `remit doctor` says on the machine itself."""
+    """The result of one check. `remit doctor` on the machine shows the details of a failure."""
 
     name: ShortText
     ok: bool
 
 
 class Readiness(Contract):
+    """Whether the server is ready for work, with the result of each check."""
+
     ready: bool
     checks: Many[Finding]
     next_step: ShortText = ""
@@ -42,15 +46,15 @@ def health_router() -> APIRouter:
     router = APIRouter()
     kernel = _Kernel()
 
-    @router.get("/healthz", **operation("alive", "Whether the server answers", answers={200: Alive}, public=True))
-    async def alive() -> Response:  # takes no thread: it must answer when all of them are taken
+    @router.get("/healthz", **operation("alive", "Check that the server responds", answers={200: Alive}, public=True))
+    async def alive() -> Response:  # it needs no thread, so it responds when all threads are busy
         return json_response(Alive())
 
     @router.get(
         "/readyz",
         **operation(
             "ready",
-            "Whether it can do its work: settings, store, tables, room, keys, sandbox",
+            "Check that the server is ready: settings, store, tables, disk space, keys, sandbox",
             answers={200: Readiness, 503: Readiness},
             public=True,
         ),
@@ -63,7 +67,7 @@ def health_router() -> APIRouter:
 
 
 def check_readiness(workspace: Workspace, settings: SettingsWatcher, kernel: "_Kernel") -> Readiness:
-    """All that has to be in order, each found by the check that `remit doctor` makes."""
+    """Run the checks of `remit doctor` that decide whether the server can work."""
     found = [
         SETTINGS.run(settings.check),
         checks.KEY_FILES.run(lambda: checks.check_key_files(workspace.state.keys)),
@@ -76,7 +80,7 @@ def check_readiness(workspace: Workspace, settings: SettingsWatcher, kernel: "_K
     return Readiness(
         ready=ready,
         checks=tuple(Finding(name=check.name, ok=check.status != "fail") for check in found),
-        next_step="" if ready else "Run `remit doctor` on the machine: it says what is wrong, and what to do.",
+        next_step="" if ready else "Run `remit doctor` on the machine. It shows what is wrong and what to do.",
     )
 
 
@@ -89,17 +93,17 @@ def _store(workspace: Workspace) -> list[Check]:
 
 
 class _Kernel:
-    """Whether effects can be confined, asked once a minute."""
+    """Tests whether the kernel can confine effects, at most once a minute."""
 
     def __init__(self) -> None:
         self._found: tuple[float, Any] | None = None
 
     def check(self, setting: str) -> Check:
         if setting == "unsafe-none":
-            return CONFINEMENT.warn("not asked for", "sandbox: required")
+            return CONFINEMENT.warn("turned off", "sandbox: required")
         now = time.monotonic()
         if self._found is None or now - self._found[0] > KERNEL_SECONDS:
             self._found = now, probe_kernel()
         features = self._found[1]
         works = features.confinement.works and features.seccomp.works
-        return CONFINEMENT.ok("") if works else CONFINEMENT.fail("not offered", "See `remit doctor`.")
+        return CONFINEMENT.ok("") if works else CONFINEMENT.fail("not available", "See `remit doctor`.")

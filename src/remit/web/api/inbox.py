@@ -1,4 +1,4 @@
-"""/v1/inbox: what waits for a person, what he should see of it, and his answer."""
+"""/v1/inbox: approval requests and confirmations, their details, and the decisions of people."""
 
 from typing import Annotated
 
@@ -14,14 +14,20 @@ router = APIRouter(tags=["inbox"])
 _ONE = "/v1/inbox/{kind}/{question_id}"
 PNG = "image/png"
 Tenant = Annotated[
-    str | None, Query(min_length=1, max_length=200, description="Whose goal it is; for goals and confirmations.")
+    str | None,
+    Query(min_length=1, max_length=200, description="The tenant of the goal. Needed for goals and confirmations."),
 ]
 Questions = Page[Question]
 
 
 @router.get(
     "/v1/inbox",
-    **operation("listInbox", "What waits for a person, the newest first", right=Right.SEE, answers={200: Questions}),
+    **operation(
+        "listInbox",
+        "List pending approval requests and confirmations, the newest first",
+        right=Right.SEE,
+        answers={200: Questions},
+    ),
 )
 def list_inbox(call: RequestDep) -> Response:
     return json_response(Questions(items=tuple(call.services.inbox.list_open(call.caller)[:1_000])))
@@ -30,7 +36,10 @@ def list_inbox(call: RequestDep) -> Response:
 @router.get(
     "/v1/inbox/closed",
     **operation(
-        "listClosed", "What was closed lately, and how: also what is void", right=Right.SEE, answers={200: Questions}
+        "listClosed",
+        "List recently closed requests, with their outcome; void ones too",
+        right=Right.SEE,
+        answers={200: Questions},
     ),
 )
 def list_closed(call: RequestDep) -> Response:
@@ -40,7 +49,10 @@ def list_closed(call: RequestDep) -> Response:
 @router.get(
     _ONE,
     **operation(
-        "showQuestion", "All that a person should see before he answers", right=Right.SEE, answers={200: QuestionView}
+        "showQuestion",
+        "Get everything that a person must see before a decision",
+        right=Right.SEE,
+        answers={200: QuestionView},
     ),
 )
 def show_question(call: RequestDep, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
@@ -51,14 +63,14 @@ def show_question(call: RequestDep, kind: QuestionKind, question_id: PathId, ten
     f"{_ONE}/decision",
     **operation(
         "answerQuestion",
-        "A person's answer; no agent can give one",
+        "Record the decision of a person; agents cannot decide",
         right=Right.CONFIRM,
         body=Decision,
         answers={200: Question},
     ),
 )
 def answer_question(call: BodyRequestDep, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
-    """Yes or no to a request, a plan or a goal needs the right to decide; a confirmation is its user's own."""
+    """To approve or deny a request, plan or goal needs the right to decide. Only the user of a goal can confirm it."""
     return json_response(
         call.services.inbox.decide(call.caller, kind, question_id, call.parse(Decision), tenant=tenant)
     )
@@ -66,7 +78,12 @@ def answer_question(call: BodyRequestDep, kind: QuestionKind, question_id: PathI
 
 @router.get(
     "/v1/inbox/request/{question_id}/picture",
-    **operation("showPicture", "The page from which a held request comes", right=Right.SEE, answers={200: PNG}),
+    **operation(
+        "showPicture",
+        "Get a screenshot of the page that a held request comes from",
+        right=Right.SEE,
+        answers={200: PNG},
+    ),
 )
 def show_picture(call: RequestDep, question_id: PathId) -> Response:
     return Response(call.services.inbox.read_picture(call.caller, question_id), 200, media_type=PNG)

@@ -1,4 +1,4 @@
-"""/v1/ledger: the record, looked through, traced, checked, and exported as evidence."""
+"""/v1/ledger: the ledger. It can be listed, traced, verified, and exported as evidence."""
 
 from collections.abc import Iterator
 from typing import IO, Annotated, Final
@@ -25,12 +25,12 @@ Chains = Page[Chain]
 Heads = Page[LedgerHead]
 Named = Annotated[str | None, Query(min_length=1, max_length=200)]
 Time = Annotated[str | None, Query(max_length=27, description="RFC 3339 in UTC, such as 2026-11-01T00:00:00Z.")]
-Seq = Annotated[int, Path(ge=1, le=2**53 - 1, description="The entry's place in its chain.")]
+Seq = Annotated[int, Path(ge=1, le=2**53 - 1, description="The sequence number of the entry in its chain.")]
 
 
 @router.get(
     "/v1/ledger",
-    **operation("listChains", "Whose chains there are, and their heads", right=Right.SEE, answers={200: Chains}),
+    **operation("listChains", "List the chains with their tenants and heads", right=Right.SEE, answers={200: Chains}),
 )
 def list_chains(call: RequestDep) -> Response:
     return json_response(Chains(items=tuple(call.services.ledger.list_chains(call.caller)[:1_000])))
@@ -39,7 +39,10 @@ def list_chains(call: RequestDep) -> Response:
 @router.get(
     "/v1/ledger/heads",
     **operation(
-        "listHeads", "The newest signed head of each chain: keep them elsewhere", right=Right.SEE, answers={200: Heads}
+        "listHeads",
+        "List the newest signed head of each chain, to store on another machine",
+        right=Right.SEE,
+        answers={200: Heads},
     ),
 )
 def list_heads(call: RequestDep) -> Response:
@@ -50,7 +53,7 @@ def list_heads(call: RequestDep) -> Response:
     _VERIFY,
     **operation(
         "verifyLedger",
-        "Check every hash, link and signature",
+        "Verify every hash, link and signature",
         right=Right.SEE,
         body=VerifyWish,
         answers={200: VerifyAnswer, 202: VerifyAnswer},
@@ -66,7 +69,7 @@ def verify_ledger(call: BodyRequestDep) -> Response:
     _VERIFY,
     **operation(
         "getVerdict",
-        "What the last check found, or how far it is",
+        "Get the result or the progress of the last verification",
         right=Right.SEE,
         answers={200: VerifyAnswer, 202: VerifyAnswer},
     ),
@@ -78,7 +81,9 @@ def get_verdict(call: RequestDep, tenant: Named = None) -> Response:
 
 @router.get(
     f"{_TENANT}/entries",
-    **operation("listEntries", "Entries of one chain, the newest first", right=Right.SEE, answers={200: EntryPage}),
+    **operation(
+        "listEntries", "List the entries of one chain, the newest first", right=Right.SEE, answers={200: EntryPage}
+    ),
 )
 def list_entries(  # noqa: PLR0913 - one for each filter
     call: RequestDep,
@@ -94,7 +99,7 @@ def list_entries(  # noqa: PLR0913 - one for each filter
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
-    """`kind` is the beginning of one, such as `task.`; `text` is looked for in what was recorded."""
+    """`kind` is a prefix, such as `task.`. `text` is searched for in the recorded data."""
     wanted = {
         "kind": kind,
         "correlation_id": correlation_id,
@@ -111,7 +116,7 @@ def list_entries(  # noqa: PLR0913 - one for each filter
 @router.get(
     f"{_TENANT}/entries/{{seq}}",
     **operation(
-        "getEntry", "One entry, and whether a signed head covers it", right=Right.SEE, answers={200: EntryView}
+        "getEntry", "Get one entry, and whether a signed head covers it", right=Right.SEE, answers={200: EntryView}
     ),
 )
 def get_entry(call: RequestDep, tenant: PathId, seq: Seq) -> Response:
@@ -122,7 +127,7 @@ def get_entry(call: RequestDep, tenant: PathId, seq: Seq) -> Response:
     f"{_TENANT}/trace/{{correlation_id}}",
     **operation(
         "traceCorrelation",
-        "All of one correlation, as a tree",
+        "Get all entries of one correlation, as a tree",
         right=Right.SEE,
         answers={200: TraceAnswer},
     ),
@@ -135,7 +140,7 @@ def trace_correlation(call: RequestDep, tenant: PathId, correlation_id: PathId) 
     f"{_TENANT}/bundle",
     **operation(
         "exportBundle",
-        "Evidence that anybody with the public key can check: JSON lines",
+        "Export evidence as JSON lines, which anyone with the public key can verify",
         right=Right.SEE,
         answers={200: BUNDLE},
     ),

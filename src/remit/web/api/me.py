@@ -1,4 +1,4 @@
-"""/v1/me: as whom the caller is known here, and what that lets him ask for."""
+"""/v1/me: who the caller is, and what the caller may do."""
 
 from typing import Literal
 
@@ -14,7 +14,7 @@ from remit.web.http.request import RequestDep, json_response
 
 
 class Me(Contract):
-    """`rights` are the words of the desk's own table. `csrf` is of this session: no other site can read it."""
+    """The caller. `rights` lists what the caller may do. `csrf` belongs to the session; other sites cannot read it."""
 
     kind: Literal["agent", "person"]
     id: Identifier
@@ -32,7 +32,7 @@ class Me(Contract):
 router = APIRouter()
 
 
-@router.get("/v1/me", **operation("me", "As whom you are known here", answers={200: Me}))
+@router.get("/v1/me", **operation("me", "Get who you are and what you may do", answers={200: Me}))
 def me(call: RequestDep) -> Response:
     caller = call.caller
     rights = tuple(right.value for right in Right if has_right(caller, right))

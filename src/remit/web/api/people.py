@@ -1,4 +1,4 @@
-"""/v1/people: who is let in, and as what."""
+"""/v1/people: the people who can log in, and their roles."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ class PeoplePage(Contract):
 
 
 class InvitationMade(Contract):
-    """The link works once. Whoever opens it is let in: hand it to that person, and to nobody else."""
+    """An invitation. The link works once and logs in the person who opens it. Give it only to the invited person."""
 
     person_id: Identifier
     role: Role
@@ -47,7 +47,9 @@ class Removed(Contract):
 
 @router.get(
     "/v1/people",
-    **operation("listPeople", "Who is let in, and as what", right=Right.SEE, answers={200: PeoplePage}),
+    **operation(
+        "listPeople", "List the people who can log in, and their roles", right=Right.SEE, answers={200: PeoplePage}
+    ),
 )
 def list_people(call: RequestDep) -> Response:
     return json_response(PeoplePage(items=tuple(map(_view, call.services.people.list_people(call.caller)))))
@@ -57,7 +59,7 @@ def list_people(call: RequestDep) -> Response:
     "/v1/people",
     **operation(
         "invitePerson",
-        "A link that logs somebody in, once",
+        "Invite a person with a login link that works once",
         right=Right.INVITE,
         body=Invite,
         answers={201: InvitationMade},
@@ -93,14 +95,14 @@ def invite_person(call: BodyRequestDep) -> Response:
     "/v1/people/remove",
     **operation(
         "removePerson",
-        "Let somebody in no longer: his links and sessions end at once",
+        "Remove a person; their links and sessions end at once",
         right=Right.INVITE,
         body=PersonNamed,
         answers={200: Removed},
     ),
 )
 def remove_person(call: BodyRequestDep) -> Response:
-    """By a body and not by a path: who comes from an identity provider has an id with anything in it."""
+    """The id is in the body, because an id from an identity provider can contain any character."""
     named = call.parse(PersonNamed)
     return json_response(Removed(person_id=call.services.people.remove(call.caller, named.name)))
 

@@ -1,4 +1,4 @@
-"""/v1/plans: plans that are proposed, looked at, answered by a person, applied and taken back."""
+"""/v1/plans: plans, from proposal, preview and decision to apply and rollback."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -46,7 +46,7 @@ _RUNS_ON = frozenset({"RUNNING"})
     f"{_PLANS}/preview",
     **operation(
         "previewPlan",
-        "What a plan would do to the files as they are; nothing is stored",
+        "Preview a plan against the current files; nothing is stored",
         right=Right.PREVIEW,
         body=Plan,
         answers={200: (PlanPreviewDocument, AgentPlanPreview)},
@@ -60,7 +60,7 @@ def preview_plan(call: BodyRequestDep) -> Response:
     _PLANS,
     **operation(
         "proposePlan",
-        "Propose a plan: it waits for a person's answer",
+        "Propose a plan, which a person then approves or denies",
         right=Right.PROPOSE,
         body=PlanProposal,
         answers={201: ProposalView},
@@ -74,7 +74,7 @@ def propose_plan(call: BodyRequestDep) -> Response:
 
 @router.get(
     _PLANS,
-    **operation("listPlans", "Proposed plans, the newest first", right=Right.SEE_OWN, answers={200: ProposalPage}),
+    **operation("listPlans", "List proposed plans, the newest first", right=Right.SEE_OWN, answers={200: ProposalPage}),
 )
 def list_plans(
     call: RequestDep, state: ProposalState | None = None, cursor: Cursor = None, limit: Limit = 50
@@ -85,7 +85,7 @@ def list_plans(
 
 @router.get(
     _ONE,
-    **operation("getPlan", "Where a proposed plan stands", right=Right.SEE_OWN, answers={200: ProposalView}),
+    **operation("getPlan", "Get the state of a proposed plan", right=Right.SEE_OWN, answers={200: ProposalView}),
 )
 def get_plan(call: RequestDep, proposal_id: PathId) -> Response:
     return json_response(call.services.plans.get(call.caller, proposal_id))
@@ -95,7 +95,7 @@ def get_plan(call: RequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/preview",
     **operation(
         "lookAtPlan",
-        "What it would do, as it was computed and stored; nothing is executed. An approval names its digest",
+        "Get the stored preview of a proposed plan; an approval names its digest",
         right=Right.LOOK,
         answers={200: (ProposalPreview, AgentProposalPreview)},
     ),
@@ -108,7 +108,7 @@ def get_plan_preview(call: RequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/preview",
     **operation(
         "computePlanPreview",
-        "Compute its preview again and store it; this runs its SQL and pipelines, and is recorded",
+        "Compute and store the preview again; this runs the SQL and pipelines of the plan, and is recorded",
         right=Right.PROPOSE,
         body=Nothing,
         answers={200: ProposalPreview},
@@ -123,7 +123,7 @@ def compute_plan_preview(call: BodyRequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/decision",
     **operation(
         "decidePlan",
-        "A person's yes or no; the first one counts",
+        "Approve or deny a plan, as a person; the first decision is final",
         right=Right.DECIDE,
         body=PlanDecision,
         answers={200: ProposalView},
@@ -147,7 +147,7 @@ def decide_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/apply",
     **operation(
         "applyPlan",
-        "Carry out what was approved, once",
+        "Apply an approved plan, once",
         right=Right.APPLY,
         body=Nothing,
         answers={200: ProposalView, 202: ProposalView},
@@ -166,7 +166,7 @@ def apply_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/cancel",
     **operation(
         "cancelPlan",
-        "Withdraw a proposal, void an approval that was not used, or stop what runs",
+        "Withdraw a proposal, cancel an unused approval, or stop a running plan",
         right=Right.CANCEL,
         body=Withdrawal,
         answers={200: ProposalView},
@@ -181,7 +181,7 @@ def cancel_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/undo",
     **operation(
         "lookAtUndo",
-        "What taking it back would meet now; nothing is touched",
+        "Preview the rollback of a plan; nothing is changed",
         right=Right.SEE_OWN,
         answers={200: (UndoLook, AgentUndoLook)},
     ),
@@ -194,7 +194,7 @@ def get_undo_preview(call: RequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/undo",
     **operation(
         "undoPlan",
-        "Take back what a plan did",
+        "Roll back a plan",
         right=Right.UNDO,
         body=PlanUndo,
         answers={200: (UndoAnswer, AgentUndoAnswer)},
@@ -214,7 +214,7 @@ def undo_plan(call: BodyRequestDep, proposal_id: PathId) -> Response:
     f"{_ONE}/report",
     **operation(
         "reportOfPlan",
-        "Report, change log and rollbacks of its run",
+        "Get the report, change log and rollbacks of the plan's run",
         right=Right.SEE_OWN,
         answers={200: (RunDocuments, AgentRunDocuments)},
     ),

@@ -1,6 +1,6 @@
-"""What can be sent to the API, beyond the documents that the road itself reads.
+"""The request bodies of the API, except the documents that the engine parses.
 
-A document inside (a manifest, a lease, a plan) is only bounded here: the road parses it, and says what it thinks of it.
+A document inside a body (a manifest, a lease, a plan) is only limited in size here. The engine parses and checks it.
 """
 
 import json
@@ -19,23 +19,23 @@ from remit.parsing import Bounds
 
 MAX_LEASE_SECONDS: Final = 86_400
 SURROUNDING_BYTES: Final = 16 << 10
-"""Bytes for what stands around a document."""
+"""Bytes for the fields around a document."""
 
 
 class _ShownAs:
-    """The JSON Schema of a model, for a field that is handed on unread."""
+    """The JSON Schema of a model, for a field that is passed on unparsed."""
 
     def __init__(self, model: type[Contract]) -> None:
         self._model = model
 
     def __get_pydantic_json_schema__(self, _core: Any, handler: Any) -> dict[str, Any]:
-        self._model.model_rebuild()  # it is built when it is first needed, and that may be now
+        self._model.model_rebuild()  # a model is built at its first use, which may be now
         schema: dict[str, Any] = handler(self._model.__pydantic_core_schema__)
         return schema
 
 
 def to_bytes(document: dict[str, JsonValue]) -> bytes:
-    """Its bytes again, for the road to parse."""
+    """Return the document as bytes, for the engine to parse."""
     return json.dumps(document, ensure_ascii=False).encode()
 
 
@@ -45,7 +45,7 @@ PlanGiven = Annotated[dict[str, JsonValue], _ShownAs(Plan)]
 
 
 class TaskRun(Contract):
-    """A task and the lease that lets it run."""
+    """A task and the lease that permits it."""
 
     bounds: ClassVar[Bounds] = Bounds(max_bytes=2 * SMALL.max_bytes, max_items=2 * SMALL.max_items)
 
@@ -54,7 +54,7 @@ class TaskRun(Contract):
 
 
 class LeaseWish(Contract):
-    """Which task, and for how long it may be run."""
+    """A request for a lease: the task, and for how long it may run."""
 
     bounds: ClassVar[Bounds] = SMALL
 
@@ -63,7 +63,7 @@ class LeaseWish(Contract):
 
 
 class PlanProposal(Contract):
-    """A plan that somebody shall say yes to, and what its proposer says of it."""
+    """A plan that a person is asked to approve, with a note of the proposer."""
 
     bounds: ClassVar[Bounds] = Bounds(max_bytes=LARGE.max_bytes + SURROUNDING_BYTES, max_items=LARGE.max_items)
 
@@ -72,39 +72,42 @@ class PlanProposal(Contract):
 
 
 class PlanDecision(Contract):
-    """A person's answer to a proposed plan. A yes names what was shown, and what the plan needs beyond it."""
+    """A person's decision about a proposed plan. An approval names the preview and everything else that it allows."""
 
     approved: bool
-    preview_digest: Digest | None = Field(default=None, description="Of the preview that was looked at; for a yes.")
+    preview_digest: Digest | None = Field(
+        default=None, description="The digest of the preview that the person saw. Needed to approve."
+    )
     allow: Approvals = Approvals(protected=(), executable=(), content=(), irreversible=())
     reason: ShortText | None = None
     even_if_it_fails: bool = False
 
 
 class PlanUndo(Contract):
-    """How a run is taken back: whole, or some checkpoints of it; `force` replaces what was changed since, and names the
-    look at that.
+    """A rollback of a run: the whole run, or the listed checkpoints.
+
+    `force` also replaces files that changed since. It needs `drift_digest` if there are such files.
     """
 
     force: bool = False
     drift_digest: Digest | None = Field(
-        default=None, description="Of the drifted files that were looked at; for `force`, where there are any."
+        default=None, description="The digest of the drifted files, from the rollback preview. Needed for `force`."
     )
     checkpoints: Many[Identifier] = ()
 
 
 class Withdrawal(Contract):
-    """Why something shall not go on."""
+    """The reason to stop or withdraw something."""
 
     reason: ShortText | None = None
 
 
 class Nothing(Contract):
-    """An empty object: there is nothing more to say."""
+    """An empty object, because the request needs no data."""
 
 
 class GoalAsk(Contract):
-    """What a user wants, in his words. `reply_to` is the goal that asked back, and the words are the answer."""
+    """A request in the user's own words. `reply_to` names a goal that asked a question, and the words answer it."""
 
     bounds: ClassVar[Bounds] = SMALL
 
@@ -115,13 +118,13 @@ class GoalAsk(Contract):
 
 
 class GoalReply(Contract):
-    """The user's yes or no, in words of his language that the question names."""
+    """The user's answer, in a word of their language that the question lists."""
 
     answer: Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Invite(Contract):
-    """Who is let in, as what, and for how long the link counts. `user` of `tenant` is whom he asks for as a user."""
+    """A person to invite, the role, and the lifetime of the link. The person requests goals as `user` of `tenant`."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
     role: Role
@@ -131,19 +134,19 @@ class Invite(Contract):
 
 
 class PersonNamed(Contract):
-    """By the whole id, or by the name in an invitation."""
+    """A person, named by the whole id or by the name in an invitation."""
 
     name: Identifier
 
 
 class Promotion(Contract):
-    """`definition_digest` is of the simulation as it was read: what was read is what is promoted."""
+    """A decision to promote. `definition_digest` is the digest that was read, so that nothing else is promoted."""
 
     definition_digest: Digest
     reason: ShortText | None = None
 
 
 class VerifyWish(Contract):
-    """Which chain is checked; without one, all."""
+    """The chain to verify. Without a tenant, all chains are verified."""
 
     tenant: Identifier | None = None

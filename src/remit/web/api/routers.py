@@ -1,4 +1,4 @@
-"""Every router of the API, in the order in which the description names them."""
+"""All routers of the API, in the order of the OpenAPI document."""
 
 from fastapi import APIRouter
 

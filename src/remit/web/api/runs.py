@@ -1,4 +1,4 @@
-"""/v1/runs: what ran, proposed here or approved at the command line; by the id of its envelope."""
+"""/v1/runs: runs of plans, from proposals and from the command line, by the id of the envelope."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -15,13 +15,13 @@ _ONE = "/v1/runs/{envelope_id}"
 
 @router.get(
     "/v1/runs",
-    **operation("listRuns", "Runs of plans, the newest first", right=Right.SEE, answers={200: RunPage}),
+    **operation("listRuns", "List runs of plans, the newest first", right=Right.SEE, answers={200: RunPage}),
 )
 def list_runs(call: RequestDep, cursor: Cursor = None, limit: Limit = 50) -> Response:
     return json_response(call.services.plans.list_runs(call.caller, cursor=cursor, limit=limit))
 
 
-@router.get(_ONE, **operation("getRun", "One run", right=Right.SEE_OWN, answers={200: RunView}))
+@router.get(_ONE, **operation("getRun", "Get one run", right=Right.SEE_OWN, answers={200: RunView}))
 def get_run(call: RequestDep, envelope_id: PathId) -> Response:
     return json_response(call.services.plans.read_run(call.caller, envelope_id))
 
@@ -30,7 +30,7 @@ def get_run(call: RequestDep, envelope_id: PathId) -> Response:
     f"{_ONE}/report",
     **operation(
         "reportOfRun",
-        "Report, change log and rollbacks of a run",
+        "Get the report, change log and rollbacks of a run",
         right=Right.SEE_OWN,
         answers={200: (RunDocuments, AgentRunDocuments)},
     ),

@@ -1,4 +1,4 @@
-"""/v1/tasks and /v1/leases: leased tasks, run and looked at by their id."""
+"""/v1/tasks and /v1/leases: tasks that run under a lease."""
 
 from datetime import timedelta
 
@@ -28,8 +28,8 @@ _TASKS = "/v1/tasks"
     ),
 )
 async def run_task(call: BodyRequestDep) -> Response:
-    """The task's own id makes it happen once: the same request again gives the stored result."""
-    # In the loop itself, since all that blocks is the job: the way through one more thread costs as much as the guard.
+    """The id of the task makes it happen once. The same request again returns the stored result."""
+    # This runs in the event loop, because only the job blocks. Another thread would cost as much as the guard.
     body = call.parse(TaskRun)
     call.require_same_body()
     with call.waiting() as wait:
@@ -43,7 +43,9 @@ async def run_task(call: BodyRequestDep) -> Response:
 
 @router.get(
     f"{_TASKS}/{{task_id}}",
-    **operation("getTask", "What became of a task", right=Right.SEE_OWN, answers={200: TaskAnswer, 202: TaskAnswer}),
+    **operation(
+        "getTask", "Get the state or result of a task", right=Right.SEE_OWN, answers={200: TaskAnswer, 202: TaskAnswer}
+    ),
 )
 def get_task(call: RequestDep, task_id: PathId) -> Response:
     with call.waiting() as wait:
@@ -53,7 +55,7 @@ def get_task(call: RequestDep, task_id: PathId) -> Response:
 @router.post(
     "/v1/leases",
     **operation(
-        "issueLease", "Have a lease for one task signed", right=Right.LEASE, body=LeaseWish, answers={201: LeaseToken}
+        "issueLease", "Issue a signed lease for one task", right=Right.LEASE, body=LeaseWish, answers={201: LeaseToken}
     ),
 )
 def issue_lease(call: BodyRequestDep) -> Response:

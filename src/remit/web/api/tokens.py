@@ -1,4 +1,4 @@
-"""/v1/tokens: capability tokens, issued and revoked by an admin."""
+"""/v1/tokens: capability tokens. An admin issues and revokes them."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -22,7 +22,10 @@ class TokenRevoked(Contract):
 @router.get(
     "/v1/tokens",
     **operation(
-        "listTokens", "Tokens that were issued here, the newest first", right=Right.SEE_OWN, answers={200: Tokens}
+        "listTokens",
+        "List the tokens that this workspace issued, the newest first",
+        right=Right.SEE_OWN,
+        answers={200: Tokens},
     ),
 )
 def list_tokens(call: RequestDep, cursor: Cursor = None, limit: Limit = 50) -> Response:
@@ -33,7 +36,7 @@ def list_tokens(call: RequestDep, cursor: Cursor = None, limit: Limit = 50) -> R
     "/v1/tokens",
     **operation(
         "issueToken",
-        "Have a token issued; its text is told once",
+        "Issue a token; only this response contains its text",
         right=Right.ISSUE_TOKEN,
         body=TokenWish,
         answers={201: TokenIssued},
@@ -50,7 +53,7 @@ def issue_token(call: BodyRequestDep) -> Response:
     "/v1/tokens/{jti}/revoke",
     **operation(
         "revokeToken",
-        "From now on it counts nowhere, and what waits on its behalf is void",
+        "Revoke a token; the pending requests of its agent become void",
         right=Right.REVOKE_TOKEN,
         body=Withdrawal,
         answers={200: TokenRevoked},

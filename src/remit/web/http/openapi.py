@@ -1,6 +1,6 @@
-"""What the API says of itself: every route with its right, its models, and every answer that it can give.
+"""The OpenAPI document: every route with its right, its models and all its responses.
 
-Bodies are not parsed by FastAPI but by the contracts themselves, so the contracts are put into the document here.
+The contracts parse the bodies, not FastAPI. So this module adds the contracts to the document.
 """
 
 import json
@@ -28,54 +28,55 @@ _PUBLISHED_NAMES: Final = {
     "remit__contracts__browser__errors__TokenRevoked": "remit__contracts__browser_errors__TokenRevoked",
     "remit__contracts__services__ledger__Finding": "remit__contracts__desk_record__Finding",
 }
-"""Where two models have one name, pydantic names them after their modules. Generated clients know those names:
-a model keeps the one that it was published under when its module moves."""
+"""Published names of models whose module has moved. If two models have the same name, pydantic adds the module's name,
+and generated clients know that name."""
 DESCRIPTION: Final = (
-    "Agents come with a capability token (`Authorization: Bearer`), people with the cookie of a login and, for what"
-    " changes something, the header `X-Remit-CSRF`. Every error is problem+json: `code` is one of Remit's reasons,"
-    " `what`, `where` and `next_step` say the rest. Work that takes long answers 202 with a `Location` to follow;"
-    " `Prefer: wait=N` says how many seconds to wait for it."
+    "An agent authenticates with a capability token (`Authorization: Bearer`). A person authenticates with the cookie"
+    " of a login and sends the header `X-Remit-CSRF` with each request that changes something. Every error is"
+    " problem+json: `code` is one of Remit's reason codes, `what` and `where` name the problem, and `next_step` says"
+    " what to do. Long work returns 202 with a `Location` to poll. `Prefer: wait=N` makes the server wait up to N"
+    " seconds for the result."
 )
 
 
 class Problem(Contract):
-    """What was wrong, where, and what to do next (RFC 9457)."""
+    """An error: what is wrong, where, and what to do next (RFC 9457)."""
 
-    type: ShortText = Field(description="The reason as a URN.")
-    title: ShortText = Field(description="What this reason means.")
+    type: ShortText = Field(description="The reason code as a URN.")
+    title: ShortText = Field(description="What the reason code means.")
     status: int = Field(ge=400, le=599)
-    detail: Text = Field(description="What, where and the next step in one text.")
-    instance: ShortText | None = Field(description="The request, as the logs name it.")
-    code: ShortText = Field(description="One of Remit's reasons; the reference page of errors lists them.")
+    detail: Text = Field(description="`what`, `where` and `next_step` in one text.")
+    instance: ShortText | None = Field(description="The id of the request, as in the logs.")
+    code: ShortText = Field(description="One of Remit's reason codes. The reference page of errors lists them.")
     what: Text
     where: Text
     next_step: Text
-    answer: JsonObject | None = Field(default=None, description="What the road had to say, where it got that far.")
+    answer: JsonObject | None = Field(default=None, description="The result of the operation, if the engine has one.")
 
 
 _ALWAYS: Final = {
-    400: "The request is not as it must be.",
-    401: "Who asks is not known, or no longer believed.",
-    403: "This caller may not do that.",
-    405: "This address does not take this method.",
-    421: "The request is for a host that this server is not.",
-    429: "Too much was asked in too short a time.",
-    500: "A bug.",
-    503: "The machine is not fit for it now.",
+    400: "The request is not valid.",
+    401: "Authentication is missing or no longer valid.",
+    403: "The caller has no permission for this.",
+    405: "This address does not support the method.",
+    421: "This server does not have the host name in the request.",
+    429: "Too many requests.",
+    500: "Internal error, which is a bug in Remit.",
+    503: "The server cannot do this now.",
 }
 _AUTH_ERRORS: Final = {
-    404: "There is no such thing, or none of this caller's.",
-    406: "It cannot be had in the form that was asked for.",
-    409: "It is not as the request takes it to be.",
-    422: "It was understood, and cannot be done.",
+    404: "It does not exist, or it belongs to another caller.",
+    406: "The requested format is not available.",
+    409: "The current state conflicts with the request.",
+    422: "The request is valid JSON but cannot be carried out.",
 }
 _WITH_BODY: Final = {
-    408: "The body did not come in time.",
-    413: "The body is larger than is read.",
-    415: "The body is not said to be JSON.",
+    408: "The body did not arrive in time.",
+    413: "The body is too large.",
+    415: "The content type of the body is not JSON.",
 }
 _HEADERS: Final = {
-    401: {"WWW-Authenticate": "How to show who asks."},
+    401: {"WWW-Authenticate": "How to authenticate."},
     429: {"Retry-After": "Seconds to wait."},
 }
 
@@ -85,12 +86,12 @@ Answers = type[Contract] | tuple[type[Contract], ...] | str
 
 @dataclass(frozen=True, slots=True)
 class OperationDoc:
-    """What the document says of one operation, beyond its address and its parameters."""
+    """The documentation of one route, in addition to its address and parameters."""
 
     right: Right | None
     body: type[Contract] | None = None
     answers: Mapping[int, Answers] = field(default_factory=dict)
-    """By status: a model, several of them (for a person, for an agent), or the media type of what is no JSON."""
+    """By status: a model, several models (for a person, for an agent), or the media type if it is not JSON."""
     is_public: bool = False
 
 
@@ -106,7 +107,7 @@ def operation(
     answers: Mapping[int, Answers],
     public: bool = False,
 ) -> dict[str, Any]:
-    """The arguments with which a route is added. `right` is what its caller needs at least; None: any credential."""
+    """Return the arguments to add a route. The caller needs `right`, or any valid credential if it is None."""
     _OPERATION_DOCS[name] = OperationDoc(right, body, answers, public)
     return {"operation_id": name, "summary": summary, "response_class": Response, "response_model": None}
 
@@ -116,7 +117,7 @@ def operation_doc_of(route: APIRoute) -> OperationDoc:
 
 
 def build_document(app: FastAPI) -> dict[str, Any]:
-    """The OpenAPI 3.1 document of everything under /v1, and of the two addresses that tell how the server is."""
+    """Build the OpenAPI 3.1 document of all routes under /v1 and of the two health checks."""
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.operation_id in _OPERATION_DOCS]
     tree = get_openapi(title="Remit", version=__version__, description=DESCRIPTION, routes=routes)
     schemas = _schemas(routes)
@@ -188,7 +189,7 @@ def _complete_operation(
 
 
 def list_errors(doc: OperationDoc) -> dict[int, str]:
-    """What can be wrong with it. Whatever asks the desk may hear any of its refusals."""
+    """Return the errors of a route by status. A route that calls the services can return any of their refusals."""
     every = {
         **_ALWAYS,
         **({} if doc.is_public else _AUTH_ERRORS),
@@ -215,13 +216,13 @@ def _answer(
         content = {JSON: {"schema": found[0] if len(found) == 1 else {"anyOf": found}}}
     response: dict[str, Any] = {"description": _DESCRIPTIONS[status], "content": content}
     if status in {201, 202}:
-        response["headers"] = {"Location": _header("Where it can be asked for again.")}
+        response["headers"] = {"Location": _header("Where to get it again.")}
     if status == 202:
-        response["headers"]["Retry-After"] = _header("Seconds to wait before asking.")
+        response["headers"]["Retry-After"] = _header("Seconds to wait before the next request.")
     return response
 
 
-_DESCRIPTIONS: Final = {200: "Done, or as it is now.", 201: "Made.", 202: "It goes on.", 503: "Not ready."}
+_DESCRIPTIONS: Final = {200: "Success.", 201: "Created.", 202: "Still in progress.", 503: "Not ready."}
 
 
 def _problem(status: int, text: str, refs: Refs) -> dict[str, Any]:
