@@ -1,4 +1,4 @@
-"""What a person must allow beyond the plan itself: the options for it, and all that is missing told at once."""
+"""The `--allow-...` options, and the errors that name every approval that a command leaves out."""
 
 import functools
 from collections.abc import Callable, Collection, Sequence
@@ -17,10 +17,10 @@ from remit.plans.preparation.remote_sql import is_bound_server
 
 F = TypeVar("F", bound=Callable[..., Any])
 KINDS: Final = {
-    "protected": ("PATH", "A protected file that the plan may touch."),
-    "executable": ("PATH", "A file that may become executable, or hold a program."),
-    "content": ("PATH", "A file whose content may hold what was found in it."),
-    "irreversible": ("ACTION", "An action that cannot be undone."),
+    "protected": ("PATH", "A protected file that the plan may change. May be repeated."),
+    "executable": ("PATH", "A file that may become executable or contain a program. May be repeated."),
+    "content": ("PATH", "A file whose reported content you accept. May be repeated."),
+    "irreversible": ("ACTION", "An action that may run although it cannot be undone. May be repeated."),
 }
 EVEN_IF_IT_FAILS: Final = "--even-if-it-fails"
 _REASONS: Final = {
@@ -31,24 +31,24 @@ _REASONS: Final = {
 }
 MAX_NAMED: Final = 5
 MAX_COMMAND_LENGTH: Final = 1_500
-"""An error's text is cut soon after, and a command that was cut is none."""
+"""A longer text of an error is cut, and a command that is cut cannot be run."""
 
 
 class Allowance(NamedTuple):
-    """What the options of one command allow."""
+    """The approvals that the options of one command give."""
 
     names: dict[str, Any]
-    """By the kind of the approval; arguments of `Workspace.approve`."""
+    """The names by kind of approval. They are arguments of `Workspace.approve`."""
     even_if_it_fails: bool
 
     @property
     def everything(self) -> dict[str, Any]:
-        """Arguments of `Workspace.approve`."""
+        """All of it, as arguments of `Workspace.approve`."""
         return {**self.names, "even_if_it_fails": self.even_if_it_fails}
 
 
 def allow_options(command: F) -> F:
-    """The `--allow-...` options and `--even-if-it-fails`, handed over together as `allowed`."""
+    """Add the `--allow-...` options and `--even-if-it-fails`. The command gets them together as `allowed`."""
 
     @functools.wraps(command)
     def collect(*arguments: Any, even_if_it_fails: bool, **options: Any) -> Any:
@@ -58,15 +58,15 @@ def allow_options(command: F) -> F:
     made: Any = collect
     for kind, (metavar, text) in reversed(KINDS.items()):
         made = click.option(flag_for(kind), f"allow_{kind}", multiple=True, metavar=metavar, help=text)(made)
-    failing = click.option(EVEN_IF_IT_FAILS, is_flag=True, help="Also where some of its actions would fail.")
+    failing = click.option(EVEN_IF_IT_FAILS, is_flag=True, help="Approve although some actions would fail.")
     result: F = failing(made)
     return result
 
 
 def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: bool = False, deny: str = "") -> None:
-    """An approval of what would fail is most likely a mistake, and must be asked for by name.
+    """Refuse a plan that would fail, unless `--even-if-it-fails` is given. Such an approval is most likely a mistake.
 
-    `shown`: the preview stands above, and need not be repeated. `deny`: of a proposed plan, the command that denies it.
+    With `shown`, the preview is on the screen and is not repeated. `deny` is the command that denies a proposed plan.
     """
     if not document.problems or (allowed.even_if_it_fails and not document.doomed):
         return
@@ -80,46 +80,46 @@ def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: 
 
 
 def _advise(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:
-    correct = f"Deny it, and say why (its proposer reads that): {deny}" if deny else "Correct the plan"
+    correct = f"Deny it and give a reason, which the proposer reads: {deny}" if deny else "Correct the plan"
     if not document.doomed:
-        return f"{correct}; or, if that is what you want: {repeat_command(EVEN_IF_IT_FAILS)}"
+        return f"{correct}; or, if you want it like this: {repeat_command(EVEN_IF_IT_FAILS)}"
     if deny:
         return correct
     if not allowed.even_if_it_fails:
         return "Correct the plan; `remit preview` shows what it would do."
     if any(is_bound_server(item.path) for item in document.inputs):
         return (
-            f"{EVEN_IF_IT_FAILS} cannot help here: what a plan does on a server is done whole, or not at all. Correct"
-            " the plan."
+            f"{EVEN_IF_IT_FAILS} cannot help here, because a plan's changes on a server are done whole, or not at all."
+            " Correct the plan."
         )
     return (
-        f"{EVEN_IF_IT_FAILS} cannot help here: the plan stops at its first error. Correct it; or let it go on after"
-        ' errors: "stop_on_error": false in its execution_instructions.'
+        f"{EVEN_IF_IT_FAILS} cannot help here, because the plan stops at its first error. Correct it, or let it"
+        ' continue after errors with "stop_on_error": false in its execution_instructions.'
     )
 
 
 def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
-    """A yes to the diff is not a yes to what needs an approval of its own. All that is missing, with the command."""
+    """Refuse if an approval by name is missing: approving the diff does not include it. The error gives the command."""
     missing = list_missing_approvals(document, allowed.names)
     if not missing:
         return
     idle = _list_unneeded(document, allowed)
     flags = [flag for kind, name in missing for flag in (flag_for(kind), name)]
     command = repeat_command(*flags, without=idle)
-    advice = f"If that is what you want: {command}"
+    advice = f"If you want to allow this: {command}"
     if len(command) > MAX_COMMAND_LENGTH:
-        advice = "`remit preview` lists each with the option that allows it."
+        advice = "`remit preview` lists each of them with the option that allows it."
     raise RefusedError(
         _REASONS[missing[0][0]],
         f"the plan needs {counted(len(missing), 'approval')} that the command does not give: {_list_some(missing)}"
-        + (f"; of no use: {_list_some(idle)}{_note_on_patterns(idle)}" if idle else ""),
+        + (f"; not needed: {_list_some(idle)}{_note_on_patterns(idle)}" if idle else ""),
         where=f"plan {document.plan_id}",
         next_step=advice,
     )
 
 
 def _list_unneeded(document: PlanPreviewDocument, allowed: Allowance) -> list[tuple[str, str]]:
-    """Allowances that nothing asks for: approvals that have them are refused."""
+    """List the allowances that the plan does not need. An approval that contains one is refused."""
     wanted = list_needed_approvals(document)
     return [
         (kind, name)
@@ -130,7 +130,7 @@ def _list_unneeded(document: PlanPreviewDocument, allowed: Allowance) -> list[tu
 
 
 def _note_on_patterns(idle: Sequence[tuple[str, str]]) -> str:
-    return ", for patterns do not work: each file is named" if any(set(name) & set("*?[") for _, name in idle) else ""
+    return " (patterns do not work; name each file)" if any(set(name) & set("*?[") for _, name in idle) else ""
 
 
 def _list_some(named: Sequence[tuple[str, str]]) -> str:
@@ -139,9 +139,9 @@ def _list_some(named: Sequence[tuple[str, str]]) -> str:
 
 
 def repeat_command(*more: str, without: Collection[tuple[str, str]] = ()) -> str:
-    """The command that was given, with more options, to copy; `without` allowances that are of no use.
+    """Return the command that the user gave, with more options and `without` the allowances that are not needed.
 
-    An option before `--` counts; one behind it does not.
+    New options go before `--`, because after it they would be arguments.
     """
     arguments: Sequence[str] = (click.get_current_context().find_root().obj or {}).get("arguments", ())
     end = arguments.index("--") if "--" in arguments else len(arguments)
@@ -152,7 +152,7 @@ def repeat_command(*more: str, without: Collection[tuple[str, str]] = ()) -> str
 
 
 def _drop_options(arguments: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
-    """`--option value` and `--option=value` alike."""
+    """Remove options with these values, written `--option value` or `--option=value`."""
     remaining: list[str] = []
     for argument in arguments:
         if remaining and (remaining[-1], argument) in pairs:

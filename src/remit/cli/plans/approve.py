@@ -1,4 +1,4 @@
-"""A plan on the screen, the answer to it, and the signature under exactly that."""
+"""Approval of a plan in a terminal: show the preview, ask, and sign exactly what was shown."""
 
 import os
 import stat
@@ -23,9 +23,9 @@ def require_screen(plan: IO[bytes], *, as_json: bool) -> Screen:
     if screen is None:
         raise NoTerminalError(
             Reason.APPROVAL_PENDING,
-            "approving shows the preview and asks a person, and there is no terminal to do so; nothing was signed",
+            "`remit approve` shows the preview and asks a person, but there is no terminal; nothing was signed",
             where=plan.name,
-            next_step="Read the plan with `remit preview`, and give the digest that it prints:"
+            next_step="Read the plan with `remit preview`, and pass the digest that it prints:"
             f" {repeat_command('--digest', 'sha256:...')}",
         )
     return screen
@@ -34,9 +34,9 @@ def require_screen(plan: IO[bytes], *, as_json: bool) -> Screen:
 def no_terminal_error(document: PlanPreviewDocument) -> NoTerminalError:
     return NoTerminalError(
         Reason.APPROVAL_PENDING,
-        "a person must see this plan and say yes, and there is nobody to ask here; nothing was done",
+        "this plan needs an approval, and there is no terminal to ask in; nothing was done",
         where=f"plan {document.plan_id}",
-        next_step="Run it in a terminal, or look at `remit preview` and give --yes",
+        next_step="Run the command in a terminal; or read `remit preview`, then pass --yes",
     )
 
 
@@ -49,7 +49,7 @@ def ask_approval(
     allowed: Allowance,
     max_lines: int | None,
 ) -> bool:
-    """The answer to what is on the screen. If the plan's file is another one by then, that is no answer to it."""
+    """Ask whether to approve the plan on the screen. Refuse if the file of the plan has changed meanwhile."""
 
     def render_full_text() -> FullText:
         lines = render_preview(document, allowed.names, max_lines=None, idle=idle_actions(raw, document))
@@ -62,7 +62,10 @@ def ask_approval(
 
 
 def _require_same_file(plan: IO[bytes], raw: bytes) -> None:
-    """What was shown is what would be signed in any case. But the person would take it for what the file holds now."""
+    """Refuse if the file no longer contains the plan that was shown.
+
+    Only the plan that was shown would be signed anyway. But the person could believe that it is the new content.
+    """
     try:
         if not stat.S_ISREG(os.fstat(plan.fileno()).st_mode):
             return
@@ -75,7 +78,7 @@ def _require_same_file(plan: IO[bytes], raw: bytes) -> None:
             Reason.BINDING_MISMATCH,
             "the plan's file changed while its preview was shown; nothing was signed and nothing was done",
             where=plan.name,
-            next_step="Run the command again, and read the new preview.",
+            next_step="Run the command again and read the new preview.",
         )
 
 
@@ -87,7 +90,7 @@ def approve_as_shown(
     *,
     life: timedelta | None = None,
 ) -> Envelope:
-    """Sign exactly what was shown, or nothing."""
+    """Sign exactly what was shown. Raise if something changed since."""
     try:
         return workspace.approve(
             raw, **allowed.everything, life=life, actor=resolve_actor(workspace), as_seen=document.preview_digest
@@ -97,19 +100,19 @@ def approve_as_shown(
             raise
         now = workspace.preview(raw).document
         changes = render_changes(document, now)
-        if not changes and now.preview_digest == document.preview_digest:  # of a hash that the plan itself names
+        if not changes and now.preview_digest == document.preview_digest:  # a hash that the plan itself names is wrong
             raise
         raise RefusedError(
             Reason.BINDING_MISMATCH,
             f"something changed while the preview was shown{f': {changes}' if changes else ''}; nothing was signed and"
             " nothing was done",
             where=f"plan {document.plan_id}",
-            next_step="Run the command again, and read the new preview.",
+            next_step="Run the command again and read the new preview.",
         ) from None
 
 
 def idle_actions(plan: bytes, document: PlanPreviewDocument) -> list[str]:
-    """The actions that ask for what is there already."""
+    """Return the actions that would change nothing, because the result exists already."""
     effective = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
     effective |= {each.action_id for each in document.sql} | {each.action_id for each in document.pipelines}
     return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in effective]

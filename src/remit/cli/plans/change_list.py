@@ -1,4 +1,4 @@
-"""The changes of a plan in a line each, under one that sums them up."""
+"""The list of a plan's changes: a summary line, then one line for each change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ def render_heading(document: PlanPreviewDocument) -> str:
 
 
 def _render_remote_rows(remote: Sequence[SqlTold]) -> Iterator[str]:
-    """`5 rows on shop at ...`; `tables changed on shop: orders, drafts`."""
+    """Render `5 rows on shop at ...` and `tables changed on shop: orders, drafts`."""
     rows = sum(map(rows_changed, remote))
     tables = list(dict.fromkeys(name for report in remote for name in reshaped(report)))
     if rows or not tables:
@@ -56,7 +56,9 @@ def would_change(document: PlanPreviewDocument) -> bool:
 
 
 def render_table(document: PlanPreviewDocument, queries: Sequence[SqlTold]) -> Iterator[str]:
-    """Lines added and removed; of SQL, statements and rows; of a database that a pipeline left, bytes."""
+    """Render one line for each change. A file has lines added and removed, SQL has statements and rows, and a database
+    that a pipeline wrote has its size.
+    """
     sql: Mapping[str, SqlTold] = {report.action_id: report for report in document.sql}
     rows = [
         (render_file(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}", _counts(file, document, sql))
@@ -69,14 +71,14 @@ def render_table(document: PlanPreviewDocument, queries: Sequence[SqlTold]) -> I
 
 
 def _counts(file: PreviewedFile, document: PlanPreviewDocument, sql: Mapping[str, SqlTold]) -> str:
-    """Of what has no lines."""
+    """Return the numbers for a change that has no lines; empty for one that has."""
     if report := sql.get(file.action_id):
         return summarise(report)
     return render_bytes(file) if is_database(file, document) else ""
 
 
 def is_database(file: PreviewedFile, document: PlanPreviewDocument) -> bool:
-    """Whether a pipeline left it, and there is nothing of it to be shown: of any other file there would be."""
+    """Whether the file is a database that a pipeline wrote: it has content but no diff. Any other file has a diff."""
     by_pipelines = {report.action_id for report in document.pipelines}
     return file.action_id in by_pipelines and not file.diff and not file.diff_left_out and bool(file.size_after)
 

@@ -1,4 +1,4 @@
-"""`remit preview`, `remit approve`, `remit apply` and `remit run`: a plan from its diff to its report."""
+"""`remit preview`, `remit approve`, `remit apply` and `remit run`."""
 
 import functools
 import os
@@ -56,7 +56,7 @@ MAX_MINUTES: Final = 7 * 24 * 60
 
 
 class ApplyResult(NamedTuple):
-    """How it ended, whether that is from before, what took it back since, and what was settled before it."""
+    """The outcome of an apply: whether it is a stored one, the rollback since, and what was recovered first."""
 
     outcome: PlanOutcome | PlanRefusal
     recovered: RecoveryReports
@@ -66,7 +66,7 @@ class ApplyResult(NamedTuple):
 
 
 def diff_options(command: F) -> F:
-    """How much of each diff is shown, handed over as `max_lines`: so many lines, none (0), or all of them (None)."""
+    """Add `--full` and `--no-diff`. The command gets `max_lines`, the lines shown of each diff; None means all."""
 
     @functools.wraps(command)
     def collect(*arguments: Any, full: bool, no_diff: bool, **given: Any) -> Any:
@@ -74,8 +74,12 @@ def diff_options(command: F) -> F:
             raise click.UsageError("--full and --no-diff exclude each other.")
         return command(*arguments, max_lines=0 if no_diff else None if full else DIFF_LINES, **given)
 
-    short = click.option("--no-diff", is_flag=True, help="No diffs of files: the list, and what SQL does.")
-    long = click.option("--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file.")
+    short = click.option(
+        "--no-diff", is_flag=True, help="Show no diffs of files, only the list of changes and the SQL."
+    )
+    long = click.option(
+        "--full", is_flag=True, help=f"Show every line of the diffs. The default is {DIFF_LINES} lines a file."
+    )
     made: Any = long(short(collect))
     result: F = made
     return result
@@ -100,11 +104,13 @@ def preview(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Show exactly what a plan would change; change nothing.
+    """Show exactly what a plan would change, and change nothing.
 
-    PLAN is a JSON file, or - for standard input. The diff is made by the code that would apply it. The digest below it
-    is for `remit approve --digest`, which approves exactly this preview. Exit code 0 when the plan could be applied,
-    perhaps with the approvals that are listed; 1 when it would fail; 2 when it is refused.
+    PLAN is a JSON file, or - for standard input. The same code computes the diff here and applies it later. The digest
+    below the diff is for `remit approve --digest`, which approves exactly this preview.
+
+    The exit code is 0 if the plan could be applied, perhaps with the approvals that the output lists, 1 if it would
+    fail, and 2 if it is refused.
     """
     raw = _read(plan, Plan)
     if any(os.environ.get(variable) for variable in AGENT_VARIABLES):
@@ -136,7 +142,7 @@ def preview(
     type=click.IntRange(1, MAX_MINUTES),
     default=60,
     show_default=True,
-    help="How long the approval lives.",
+    help="How many minutes the approval is valid.",
 )
 @digest_options
 @diff_options
@@ -155,18 +161,23 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Sign an envelope: approve a plan for the files as they are now.
+    """Approve a plan for the files as they are now.
 
-    PLAN is a JSON file, or - for standard input. In a terminal the preview is shown, and you are asked. What is signed
-    is exactly that preview. Without a terminal, --digest says which preview you read: `remit preview` prints it. The
-    envelope holds for these very bytes of the plan, the settings and the files; whatever changes voids it. It is used
-    once. A plan of which something would fail is not approved, unless --even-if-it-fails; one that would stop there
-    never is. Exit code 0 when it was signed; 2 when it was refused or you said no, and nothing was signed; 3 when there
-    is no terminal to ask in, and no --digest.
+    PLAN is a JSON file, or - for standard input. In a terminal, the command shows the preview, asks you, and signs
+    exactly that preview. Without a terminal, --digest names the preview that you read. `remit preview` prints it.
+
+    The signed envelope is valid for these bytes of the plan, the settings and the files. If one of them changes, it is
+    not valid any more. It can be used once.
+
+    A plan in which an action would fail needs --even-if-it-fails. A plan that would stop at that action cannot be
+    approved.
+
+    The exit code is 0 if the envelope was signed, 2 if the plan was refused or you did not approve it, and 3 if there
+    is no terminal and no --digest. With 2 and 3 nothing is signed.
     """
     screen = None if named is not None else require_screen(plan, as_json=as_json)
     raw = _read(plan, Plan)
-    # The output first: an approval that is signed and recorded, and then cannot be handed over, has gone astray.
+    # The output is opened first. An approval that is signed and recorded but cannot be written would be lost.
     with open_output(output, reserved=(plan.name,)) as out:
         with Workspace.open(directory) as workspace:
             require_clock(workspace, timedelta(minutes=minutes))
@@ -198,7 +209,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
 
 @click.command()
 @click.argument("envelope", type=click.File("rb"), required=False)
-@click.option("--proposal", metavar="ID", help="A proposed plan that a person has approved, instead of an envelope.")
+@click.option("--proposal", metavar="ID", help="The id of an approved proposal, instead of ENVELOPE.")
 @token_option
 @workspace_option
 @json_option
@@ -211,20 +222,23 @@ def apply(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Carry out an approved plan, once, and report it.
+    """Apply an approved plan once, and report the outcome.
 
-    ENVELOPE is what `remit approve` signed (- for standard input). With --proposal it is what was signed when that was
-    approved: for people, and for whoever proposed it, an agent by its token. Exit code 0 when everything was done, now
-    or before; 1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched; 3
-    while nobody has answered the proposal. Ctrl-C and SIGTERM cancel: everything is taken back; a second one leaves
-    that to `remit recover`.
+    ENVELOPE is the file that `remit approve` wrote, or - for standard input. With --proposal, it is the envelope that
+    was signed when that proposal was approved. People and the agent that proposed the plan can use it. The agent passes
+    its token.
+
+    The exit code is 0 if everything was done, now or before, 1 if the plan ran and did not succeed, 2 if it was refused
+    and nothing was changed, and 3 if the proposal is pending. After 1, the output says what has changed.
+
+    Ctrl-C and SIGTERM cancel the plan and undo its changes. A second one stops at once; then run `remit recover`.
     """
     if (envelope is None) == (proposal is None) or (token is not None and proposal is None):
-        raise click.UsageError("Give an ENVELOPE, or --proposal ID; --token belongs to the latter.")
+        raise click.UsageError("Give ENVELOPE or --proposal ID. --token needs --proposal.")
     raw = _read(envelope, Envelope) if envelope is not None else b""
     with Workspace.open(directory) as workspace:
         if proposal is not None:
-            from remit.cli.plans.propose import read_proposal_envelope  # noqa: PLC0415 - the desk is loaded for this alone
+            from remit.cli.plans.propose import read_proposal_envelope  # noqa: PLC0415 - loads the services, only for this
 
             raw = read_proposal_envelope(workspace, proposal, token)
         to_agent = token is not None or is_agent(workspace)
@@ -236,7 +250,7 @@ def apply(
 
 @click.command()
 @click.argument("plan", type=click.File("rb"))
-@click.option("--yes", is_flag=True, help="Do not ask: you have seen what it does.")
+@click.option("--yes", is_flag=True, help="Do not ask for the approval. Use it only if you have read the preview.")
 @diff_options
 @allow_options
 @workspace_option
@@ -251,10 +265,12 @@ def run(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Preview, ask, approve and apply a plan in one go.
+    """Preview, approve and apply a plan in one command.
 
-    PLAN is a JSON file, or - for standard input. Exit codes as those of `remit apply`; 2 also for a no, and 3 when
-    there is nobody to ask: no terminal, and no --yes.
+    PLAN is a JSON file, or - for standard input. The command shows the preview and asks you before it applies the plan.
+
+    The exit codes are those of `remit apply`. The exit code is also 2 if you do not approve, and 3 if there is no
+    terminal and no --yes.
     """
     raw = _read(plan, Plan)
     screen = None if yes or is_stdin(plan) else find_screen(as_json=as_json)
@@ -273,7 +289,7 @@ def run(
         if screen is not None and not ask_approval(screen, "Apply this plan?", plan, raw, document, allowed, max_lines):
             click.echo("Not applied; nothing was done.", err=True)
             ctx.exit(2)
-        answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
+        answered = STARTED if yes else time.monotonic()  # without the time that the person took to answer
         envelope = approve_as_shown(workspace, raw, document, allowed)
         result = apply_envelope(workspace, envelope.canonical(), quiet=as_json, actor=resolve_actor(workspace))
     waited = time.monotonic() - answered
@@ -281,7 +297,7 @@ def run(
 
 
 def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
-    """What it would do, for a person only. A person who waits for its SQL is shown how far that is."""
+    """Compute the preview. Only for people. Progress is shown while its SQL runs."""
     person_at_terminal(workspace.environ)
     with showing_progress(quiet=quiet) as report:
         return workspace.preview(
@@ -290,7 +306,7 @@ def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> Pla
 
 
 def apply_envelope(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> ApplyResult:
-    """The first Ctrl-C, or SIGTERM, cancels; a second one interrupts."""
+    """Apply an envelope. The first Ctrl-C or SIGTERM cancels the plan; a second one interrupts the process."""
     stored: list[bool] = []
     later_rollback: list[LaterRollback] = []
     refusals: list[RefusedError] = []
@@ -312,9 +328,9 @@ def apply_envelope(workspace: Workspace, envelope: bytes, *, quiet: bool, actor:
 def print_result(
     result: ApplyResult, *, as_json: bool, diffs: bool = True, retry_command: str = "", waited: float | None = None
 ) -> int:
-    """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one.
+    """Print the outcome and return the exit code. Raise a refusal, so that it is shown like any other.
 
-    `retry_command`: the command for another try, where the envelope is in nobody's hands.
+    `retry_command` is the command for another attempt, if the caller has no envelope file.
     """
     outcome, stored = result.outcome, result.stored
     if isinstance(outcome, PlanRefusal):
@@ -323,7 +339,7 @@ def print_result(
         _show_outcome(outcome, result)
     else:
         if stored:
-            click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
+            click.echo("Already applied; nothing was changed. The stored outcome:", err=True)
         if result.later_rollback is not None:
             click.echo(_render_later_rollback(result.later_rollback), err=True)
         is_in_force = result.later_rollback is None or not result.later_rollback.whole
@@ -342,8 +358,8 @@ def _show_outcome(outcome: PlanOutcome, result: ApplyResult) -> None:
 
 
 def _render_later_rollback(later: LaterRollback) -> str:
-    part = "All of it" if later.whole else "A part of it"
-    return f"{part} was taken back since, at {later.at}, by {later.order_id}."
+    part = "All of it" if later.whole else "Part of it"
+    return f"{part} was rolled back since, at {later.at}, by {later.order_id}."
 
 
 def _print_refusal(refused: PlanRefusal, result: ApplyResult, retry_command: str, *, as_json: bool) -> int:
@@ -357,9 +373,7 @@ def _print_refusal(refused: PlanRefusal, result: ApplyResult, retry_command: str
         show_json({**document, "settled": recovered})
     else:
         click.echo(f"{render_status('CANCELLED')}  {problem.where}: {problem.what}")
-        click.echo(
-            row("next", f"If the plan shall run after all: {retry_command}" if retry_command else problem.next_step)
-        )
+        click.echo(row("next", f"To run the plan after all: {retry_command}" if retry_command else problem.next_step))
     return 1
 
 
@@ -368,7 +382,7 @@ def _print_lines(lines: Iterator[str]) -> None:
 
 
 def _read(stream: IO[bytes], contract: type[Contract]) -> bytes:
-    """The bytes of a document that can be parsed. Parsed here as well, so that a refusal names the file."""
+    """Read a document, and parse it so that an error names the file."""
     raw = read_bounded(stream, contract.bounds, source=stream.name)
     contract.parse(raw, source=stream.name)
     return raw

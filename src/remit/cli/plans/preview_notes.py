@@ -1,7 +1,7 @@
-"""Which plan, configuration and inputs a preview was of, so that a later refusal can name what changed since.
+"""Notes of previews, with which a later refusal can name what changed since.
 
-A digest alone says that something changed, and not what. `remit preview` keeps a short note of what its digest covers:
-paths and digests, no content. Nothing is decided by a note. Without one, the refusal names less.
+A digest alone shows that something changed, but not what. So `remit preview` stores a short note of what its digest
+covers: paths and digests, no content. No decision depends on a note. Without one, the refusal names less.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _FOLDER: Final = "previews"
 
 
 class Covered(Protocol):
-    """What the digest of a preview covers."""
+    """The parts that the digest of a preview covers."""
 
     @property
     def plan_digest(self) -> str: ...
@@ -44,7 +44,7 @@ class Note(NamedTuple):
 
 
 def save_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
-    """Best effort: a preview that was computed is shown, also where nothing can be written."""
+    """Store a note if possible. A failed write does not prevent that the preview is shown."""
     note = {
         "plan_digest": document.plan_digest,
         "config_digest": document.config_digest,
@@ -58,7 +58,7 @@ def save_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
 
 
 def find_note(workspace: Workspace, digest: str) -> Note | None:
-    """What the preview with this digest was of; None if no note of it is left."""
+    """Return the note of the preview with this digest, or None if there is none any more."""
     try:
         with _note_path(workspace, digest).open("rb") as stream:
             tree = json.loads(stream.read(MAX_BYTES))
@@ -69,7 +69,7 @@ def find_note(workspace: Workspace, digest: str) -> Note | None:
 
 
 def render_changes(before: Covered, now: Covered) -> str:
-    """What is not as it was, in words and by name; empty if nothing is."""
+    """Return the changes as text, by name. Empty if there are none."""
     changes = list(_changes(before, now))
     more = f", and {len(changes) - NAMED:,} more" if len(changes) > NAMED else ""
     return ", ".join(changes[:NAMED]) + more
@@ -77,7 +77,7 @@ def render_changes(before: Covered, now: Covered) -> str:
 
 def _changes(before: Covered, now: Covered) -> Iterator[str]:
     if before.plan_digest != now.plan_digest:
-        yield "the plan itself (it is another one)"
+        yield "the plan itself"
     if before.config_digest != now.config_digest:
         yield f"{CONFIG_NAME} (other settings)"
     then, current = {item.path: item for item in before.inputs}, {item.path: item for item in now.inputs}
@@ -88,9 +88,9 @@ def _changes(before: Covered, now: Covered) -> Iterator[str]:
 
 def _how_it_changed(before: ApprovedInput | None, now: ApprovedInput | None) -> str:
     if before is None:
-        return "was not there, or not read"
+        return "did not exist or was not read"
     if now is None:
-        return "is gone, or no longer read"
+        return "does not exist any more or is not read"
     if before.input_digest != now.input_digest:
         return "other rows" if is_bound_server(now.path) else "other content"
     return f"permissions {before.mode} -> {now.mode}" if before.mode != now.mode else ""
@@ -101,7 +101,7 @@ def _note_path(workspace: Workspace, digest: str) -> Path:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Also what a process that was killed left half written."""
+    """Remove all but the newest notes, including a half-written file of a killed process."""
     notes = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns, reverse=True)
     for each in notes[MAX_NOTES:]:
         each.unlink(missing_ok=True)

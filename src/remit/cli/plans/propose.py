@@ -1,4 +1,4 @@
-"""`remit propose`: a plan that a person is to look at and approve."""
+"""`remit propose`."""
 
 import sys
 from pathlib import Path
@@ -19,25 +19,26 @@ from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 
 FINISH_SECONDS: Final = 600.0
-"""The preview for people is computed here, unless that takes longer."""
+"""How long this command goes on computing the preview for people. It is left to the approver after that."""
 
 
 @click.command()
 @click.argument("plan", type=click.File("rb"))
-@click.option("--note", help="What a person should know of it. Nothing is decided by it.")
-@click.option("--key", help="A name of your own for it: the same plan under the same key is proposed once.")
+@click.option("--note", help="A note for the person who decides. Remit itself does not use it.")
+@click.option("--key", help="A name of your own. The same plan with the same key is proposed only once.")
 @token_option
 @workspace_option
 @json_option
 def propose(
     plan: IO[bytes], note: str | None, key: str | None, token: str | None, directory: Path, as_json: bool
 ) -> None:
-    """Propose a plan, and have a person look at it and answer.
+    """Propose a plan for a person to approve.
 
-    PLAN is a JSON file, or - for standard input. An agent proposes by its token, with the capability plan.propose. The
-    answer is given in the console, or with `remit approvals approve`; then `remit apply --proposal` carries it out. A
-    person's plan is refused if it would fail on the files as they are now. An agent's is not: that would tell the
-    agent what is in them.
+    PLAN is a JSON file, or - for standard input. An agent needs a token with the capability plan.propose. A person
+    decides in the console or with `remit approvals approve`. Then `remit apply --proposal` applies the plan.
+
+    If the plan of a person would fail on the files as they are now, it is refused. The plan of an agent is not refused
+    for that, because the refusal would tell the agent what the files contain.
     """
     raw = read_bounded(plan, Plan.bounds, source=plan.name)
     Plan.parse(raw, source=plan.name)
@@ -45,7 +46,7 @@ def propose(
         service = PlanService(workspace, console_url=lambda: find_console_url(workspace))
         made = service.propose(resolve_caller(workspace, token), raw, note=note, key=key)
         _print_proposal(made, as_json=as_json)
-        sys.stdout.flush()  # an agent's answer does not wait for the preview: how long that takes is not for it
+        sys.stdout.flush()  # the agent gets its answer first, so that it cannot measure the preview
         service.finish_previews(FINISH_SECONDS)
 
 
@@ -55,22 +56,22 @@ def _print_proposal(made: ProposalView, *, as_json: bool) -> None:
         return
     click.echo(f"Proposal {made.proposal_id}: {display_name(made.title)}")
     if made.state != "PENDING":
-        click.echo(f"  Proposed before; it is {made.state}.")
+        click.echo(f"  Proposed before; its state is {made.state}.")
         return
-    click.echo(f"  A person must answer until {made.expires_at[:19]}Z: remit approvals show {made.proposal_id}")
+    click.echo(f"  A person must decide before {made.expires_at[:19]}Z: remit approvals show {made.proposal_id}")
     if made.link:
         click.echo(f"  In the console: {made.link}")
     click.echo(f"  Then: remit apply --proposal {made.proposal_id}")
 
 
 def read_proposal_envelope(workspace: Workspace, proposal: str, token: str | None) -> bytes:
-    """What was signed for a proposal, for whoever may apply it. ID may be a beginning that is no other's."""
+    """Return the envelope of an approved proposal to a caller that may apply it. A person may shorten the id."""
     caller = resolve_caller(workspace, token)
     if isinstance(caller, PersonCaller):
         proposal = workspace.proposals.find_by_name(proposal).proposal_id
     plans = PlanService(workspace)
     if isinstance(caller, PersonCaller):
         return plans.read_envelope(caller, proposal)
-    require(caller, Right.APPLY)  # it stays in this process: what it holds of files is for people
+    require(caller, Right.APPLY)  # the envelope stays in this process; its facts about files are for people only
     proposed = plans.get(caller, proposal)
     return workspace.proposals.envelope_of(workspace.proposals.find_by_name(proposed.proposal_id))

@@ -1,4 +1,4 @@
-"""What a crash had left, and what became of it before the command began with its own work."""
+"""Reports of interrupted operations that a command recovers before its own work."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -14,7 +14,7 @@ State = Literal["unsettled", "finished", "cleared"]
 
 
 class RecoveryReports:
-    """Hears of it as `on_settled`, and tells it: to a person at once, to a program in the document."""
+    """The callback `on_settled`. It prints each report for a person at once, and collects them for `--json`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -36,17 +36,17 @@ def recovered_state(report: Recovered[Any]) -> State:
 
 
 def render_sentence(report: Recovered[Any]) -> str:
-    """One line. Whatever it was, it was begun before this command, and is not what the command was asked to do."""
+    """Render one line about an operation that was interrupted before this command started."""
     match report.outcome:
         case PlanOutcome() as outcome:
             name = f"plan {display_name(outcome.report.plan_id)} (envelope {outcome.status.envelope_id})"
-            end = render_final_state(outcome.report) or "It had taken effect: finished and recorded now."
-            return f"Cut short before: {name}. {end}"
+            end = render_final_state(outcome.report) or "It had taken effect; it is finished and recorded now."
+            return f"Interrupted before: {name}. {end}"
         case RollbackOutcome() as outcome:
             end = "finished and recorded now" if outcome.status in {"EXECUTED", "PARTIAL"} else "undone again"
-            return f"Cut short before: the rollback of envelope {outcome.envelope_id}. It was {end}."
-    why = display_name(str(report.problem)) if report.problem else "not known why"
-    return f"Cut short before, and not settled: {display_name(report.key)}: {why}"
+            return f"Interrupted before: the rollback of envelope {outcome.envelope_id}. It was {end}."
+    why = display_name(str(report.problem)) if report.problem else "the reason is not known"
+    return f"Interrupted before, and not recovered: {display_name(report.key)}: {why}"
 
 
 def _as_document(report: Recovered[Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What people read of a plan: before it runs, after it ran, and after it was taken back.
+"""The preview and the outcome of a plan as text for people.
 
-Everything is rendered from the preview and the outcome, never from a text that an agent wrote about itself; names are
-made printable, so that none of them can write a line of its own.
+The text is rendered from the preview and the outcome, never from a text that an agent wrote about itself. Names are
+made printable, so that no name can add a line of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ from remit.plans.reports.diff_lines import count_omitted_lines
 DIFF_LINES: Final = 40
 MAX_LISTED: Final = 20
 MAX_NAMED: Final = 3
-"""More names for one thing than that are only counted."""
+"""If there are more names for one line than this, the line gives only their number."""
 RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red", "CRITICAL": "red"}
 FINAL_STATES: Final = {
     "ROLLED_BACK": "Rolled back: everything is as before.",
@@ -63,17 +63,17 @@ FINAL_STATES: Final = {
 }
 
 Allowed = Mapping[str, Sequence[str]]
-"""Names, by the kind of the approval."""
+"""The allowed names, by kind of approval."""
 NOTHING_ALLOWED: Final[Allowed] = {}
 
 
 def render_final_state(report: ExecutionReport) -> str:
-    """What a run that did not succeed has left, in one sentence; empty where something of it stands."""
+    """Return one sentence about the files after a run that did not succeed. Empty if changes of the run are left."""
     sentence = FINAL_STATES.get(report.status, "")
     if is_of_unknown_effect(report):
-        return "Unknown effect: some of its changes may stand, and others not."
+        return "Unknown effect: some of its changes may have been made, and others not."
     if sentence and any(NOT_RESTORED in warning for warning in report.warnings):
-        return f"{sentence.partition(':')[0]}: everything of the plan's is gone; see what others changed meanwhile."
+        return f"{sentence.partition(':')[0]}: the plan's changes are undone; other processes changed files meanwhile."
     return sentence
 
 
@@ -87,17 +87,17 @@ def render_preview(
     max_lines: int | None = DIFF_LINES,
     idle: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Every change in one line, the diffs, then what a person must know before saying yes.
+    """Render the list of changes, the diffs, and the facts that a person needs before they approve.
 
-    Of each diff at most so many lines; 0: no diffs; None: all of them. What SQL does is shown in any case. `allowed`:
-    approvals that were given already; `idle`: actions that change nothing.
+    `max_lines` limits the lines of each diff: 0 shows no diffs, None shows every line. The effect of SQL is always
+    shown. `allowed` has the approvals that are given already. `idle` has the actions that change nothing.
     """
     yield render_heading(document)
     if not would_change(document):
         yield from _problems(document)
         yield from _render_pipelines(document, max_lines)
         if document.files:
-            yield from ("", "What the others are meant to do:")
+            yield from ("", "What the other actions would do:")
     sql = {report.action_id: report for report in document.sql}
     by = {report.action_id: f"the query files of pipeline {report.pipeline}" for report in document.pipelines}
     reading = [report for report in document.sql if report.action_id not in {file.action_id for file in document.files}]
@@ -131,7 +131,7 @@ def _render_file_diff(file: PreviewedFile, document: PlanPreviewDocument, max_li
 
 
 def _statement_limit(max_lines: int | None) -> int | None:
-    """Lines of statements: there is no diff of a database that could be left out."""
+    """Return the limit for statements. They are shown even without diffs, because a database has no diff."""
     return DIFF_LINES if max_lines == 0 else max_lines
 
 
@@ -142,12 +142,12 @@ def _render_pipelines(document: PlanPreviewDocument, max_lines: int | None) -> I
 
 
 def count_hidden_lines(document: PlanPreviewDocument, max_lines: int | None) -> int:
-    """Of the diffs, the statements and what pipelines did, exactly as `render_preview` cuts them."""
+    """Count the lines of diffs, statements and pipelines that `render_preview` leaves out."""
     sql = [(len(report.statements), report.left_out) for report in document.sql]
     sql += [(count_text_lines(report.texts), 0) for report in document.sql]
     sql += [(count_parameter_lines(report.parameters), 0) for report in document.sql]
     sql += [(count_parameter_lines(report.parameters), 0) for report in document.pipelines if report.kind != "sql"]
-    by_sql = {report.action_id for report in document.sql}  # of which the statements are shown, and never a diff
+    by_sql = {report.action_id for report in document.sql}  # their statements are shown, never a diff
     diffs = [
         (0, count_lines(file.diff) + file.diff_left_out)
         if file.action_id in by_sql
@@ -163,7 +163,7 @@ def _count_hidden(lines: Iterable[tuple[int, int]], max_lines: int | None) -> in
 
 
 def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED) -> Iterator[str]:
-    """Risk, what needs an approval of its own and how to give it, problems, and whether there is a way back."""
+    """Render the risk, the approvals by name with their options, the problems, and whether the plan can be undone."""
     yield row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]))
     yield from _approvals(document, allowed)
     for rule in document.rules:
@@ -176,11 +176,11 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     if (document.files or any(map(changes_server, document.sql))) and would_change(document):
         yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
-        yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_list_some(document.folders)}")
+        yield row("folders", f"{counted(len(document.folders), 'folder')} created: {_list_some(document.folders)}")
 
 
 def _problems(document: PlanPreviewDocument) -> Iterator[str]:
-    """What would fail; what would then be skipped; and what becomes of the rest."""
+    """Render the actions that would fail, those that would then be skipped, and the consequence for the plan."""
     for problem in document.problems:
         if not is_skipped(problem):
             yield row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
@@ -212,7 +212,7 @@ def _findings(document: PlanPreviewDocument) -> Iterator[str]:
 
 
 def list_missing_approvals(document: PlanPreviewDocument, allowed: Allowed) -> list[tuple[str, str]]:
-    """What an approval must name and this one does not: the kind, and the name."""
+    """List the approvals by name that the plan needs and `allowed` does not have, as kind and name."""
     return [
         (kind, name)
         for kind, names in list_needed_approvals(document).items()
@@ -226,7 +226,7 @@ def normalise_names(kind: str, names: Sequence[str]) -> Sequence[str]:
 
 
 def list_needed_approvals(document: PlanPreviewDocument) -> dict[str, Sequence[str]]:
-    """What an approval must name, by the word in its flag."""
+    """Return the names that an approval must give, by the word in the option."""
     needs = document.needs
     kinds: dict[str, Sequence[str]] = {
         "protected": needs.protected,
@@ -248,8 +248,10 @@ def render_outcome(
     is_in_force: bool = True,
     waited: float | None = None,
 ) -> Iterator[str]:
-    """How it ended, what was changed, what it took, and the way back. `is_last`: no plan has run since;
-    `is_in_force`: it was not taken back; `waited`: the seconds that somebody waited for it.
+    """Render the status, the changes, the cost, and the command that undoes them.
+
+    `is_last`: no plan has run since. `is_in_force`: the plan was not rolled back. `waited`: the seconds that the user
+    waited.
     """
     report, log = outcome.report, outcome.change_log
     counts = report.actions_summary
@@ -262,7 +264,7 @@ def render_outcome(
     yield f"{render_status(report.status)}  {display_name(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
-    if log.changes or report.status == "SUCCESS":  # what was taken back has come to nothing
+    if log.changes or report.status == "SUCCESS":  # changes that were undone are not listed
         yield from render_done(_sql_of_actions(report), whole=diffs)
     yield from render_ran(report.pipelines, whole=diffs)
     messages = {error.message for error in outcome.errors}
@@ -281,14 +283,14 @@ def render_outcome(
 
 
 def _sql_of_actions(report: ExecutionReport) -> list[SqlTold]:
-    """But for the statements of pipelines, which are told by their files."""
+    """Return the SQL reports of actions. The statements of pipelines are left out, because their files are listed."""
     by_pipelines = {each.action_id for each in report.pipelines}
     return [each for each in report.sql if each.action_id not in by_pipelines]
 
 
 def _failures(outcome: PlanOutcome) -> Iterator[str]:
     failed = {action.action_id for action in outcome.report.actions_failed}
-    # The action that failed first; then what the others say about the plan as a whole.
+    # The errors of failed actions come first, then those about the plan as a whole.
     for problem in sorted(outcome.errors, key=lambda each: each.details.action_id not in failed):
         if not is_skipped(problem):
             yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
@@ -296,11 +298,11 @@ def _failures(outcome: PlanOutcome) -> Iterator[str]:
     if sentence := render_final_state(outcome.report):
         yield row("left", sentence)
     elif outcome.report.status == "PARTIAL":
-        yield row("left", "What was done stays, as the plan asks for: rollback_on_failure is false.")
+        yield row("left", "The completed changes stay, because the plan says rollback_on_failure: false.")
 
 
 def _skipped(skipped: Sequence[SkippedAction]) -> Iterator[str]:
-    """Many for one reason are a number."""
+    """Render the skipped actions by reason. Many actions with one reason are shown as a number."""
     by_reason: dict[str, list[str]] = {}
     for action in skipped:
         by_reason.setdefault(action.reason, []).append(action.action_id)
@@ -348,7 +350,7 @@ def _render_undo(outcome: PlanOutcome, name: str) -> Iterator[str]:
 
 
 def _render_line_counts(changes: Iterable[Change], report: ExecutionReport) -> str:
-    """A database has none, and what a pipeline left may be one."""
+    """Render the lines added and removed. Databases have no lines, including those that a pipeline wrote."""
     by_sql = {each.action_id for each in report.sql}
     by_pipelines = {each.action_id for each in report.pipelines}
     summaries = [

@@ -1,4 +1,4 @@
-"""A unified diff for a terminal: coloured, cut where it is too long, and with nothing in it that a terminal obeys."""
+"""A unified diff for a terminal: coloured, shortened, and without control characters."""
 
 import itertools
 import re
@@ -15,8 +15,8 @@ _OF_A_FILE: Final = re.compile(r"(--- |\+\+\+ |rename from |rename to )(.+)")
 
 
 def render_diff(text: str, max_lines: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:
-    """Lines to print. Past `max_lines` of them, and for what was left out before, one line says how many more there
-    are; `advice` is the option that shows those which are only cut here.
+    """Return the lines to print, at most `max_lines`. A last line gives the number of lines that are left out, here or
+    before (`left_out`). `advice` is the option that shows the lines that are left out here.
     """
     rendered = [_styled(line) for line in itertools.islice(parse_diff(text.removesuffix("\n")), max_lines)]
     cut = count_lines(text) - len(rendered)
@@ -31,7 +31,7 @@ def count_lines(text: str) -> int:
 
 
 def _styled(line: DiffLine) -> str:
-    # Tabs stay: they are what the files are indented with. Everything else that does not print is spelled out.
+    # Tabs stay because files are indented with them. Every other character that does not print is escaped.
     text = "\t".join(printable(part) for part in line.text.split("\t"))
     if line.kind == "header":
         if named := _OF_A_FILE.fullmatch(text):

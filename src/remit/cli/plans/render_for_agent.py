@@ -1,7 +1,7 @@
-"""What an agent is shown of plans at the command line: what it sent itself, and how its plan ended.
+"""The output of plan commands for an agent: the content that it sent itself, and the status of its plan.
 
-The same rule as over HTTP and MCP (`remit.services.plans.agent_views`). The person who set REMIT_AGENT or REMIT_TOKEN
-for a command sees what that agent would see.
+The rule is the same as over HTTP and MCP (`remit.services.plans.agent_views`). A person who sets REMIT_AGENT or
+REMIT_TOKEN for a command sees what that agent would see.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remit.cli.plans.commands import ApplyResult
     from remit.contracts.services.plans import UndoAnswer
 
-_PEOPLE_ONLY = "What it changed, or why it failed, is shown to people only: remit runs, or the console."
+_PEOPLE_ONLY = "Only people see what it changed or why it failed (remit runs, or the console)."
 
 
 def is_agent(workspace: Workspace) -> bool:
@@ -42,18 +42,18 @@ def preview_for_agent(workspace: Workspace, plan: bytes) -> AgentPlanPreview:
 
 
 def require_no_digest(digest_file: Path | None) -> None:
-    """The digest of a preview is withheld from agents: it depends on what the files hold."""
+    """Refuse `--digest-file` for an agent. The digest of a preview depends on the content of the files."""
     if digest_file is not None:
         raise RefusedError(
             Reason.PERMISSION_DENIED,
-            "an agent gets no digest of a preview, because the digest depends on what the files hold",
+            "an agent gets no digest of a preview, because the digest depends on the content of the files",
             where="--digest-file",
-            next_step="Leave --digest-file out. A person previews the plan and approves it.",
+            next_step="Run the command without --digest-file. A person previews the plan and approves it.",
         )
 
 
 def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
-    """What the agent sent, and what a person would have to allow by name."""
+    """Render the content that the agent sent, and the approvals by name that the plan needs."""
     yield f"Plan {printable(document.plan_id)}, as its agent sees it"
     for file in document.files:
         name = (
@@ -75,7 +75,7 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
 
 
 def print_agent_result(result: "ApplyResult", *, as_json: bool) -> int:
-    """How a run ended: its status. A refusal is raised in words that are the same for every content."""
+    """Print the status of a run. Raise a refusal with a text that does not depend on the content of files."""
     from remit.services.plans.agent_views import RUN_WITHHELD, agent_error  # noqa: PLC0415 - for agents alone
     from remit.services.plans.next_steps import advise_after_apply  # noqa: PLC0415 - as above
 
@@ -105,6 +105,6 @@ def print_agent_undo(answer: "AgentUndoAnswer | UndoAnswer", *, as_json: bool) -
 
 def _print_status(status: str, envelope_id: str, *, stored: bool) -> None:
     if stored:
-        click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
+        click.echo("Already done; nothing was changed. The stored outcome:", err=True)
     click.echo(f"{render_status(status)}  envelope {envelope_id}")
     click.echo(row("note", _PEOPLE_ONLY))

@@ -1,7 +1,7 @@
-"""What people read of an action that runs a pipeline: each step, how it ended, its rows and its time; the end of what
-it said; and what of it can be taken back.
+"""A pipeline action as text for people: each step with its end, rows and time, the last lines of its log, and whether
+it can be undone.
 
-Names and lines are somebody's data, and made printable.
+Names and log lines are data of other people. They are made printable.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,26 +32,28 @@ _LONGEST_MADE: Final = 20
 
 
 def render_pipeline(report: PipelineTold, *, whole: bool = False) -> Iterator[str]:
-    """As it was tried out. `whole`: every step, and all lines that there are."""
+    """Render a pipeline as it ran for the preview. `whole` shows every step and every line of the log."""
     how = "on copies" if report.server is None else "in a transaction that was rolled back"
     yield click.style(f"{display_name(report.action_id)}: pipeline {report.pipeline} ({report.kind}), {how}", bold=True)
     if report.description:
         yield row("about", display_name(report.description))
-    if isinstance(report, PipelinePreviewed) and report.kind != "sql":  # those of query files stand with the statements
+    if (
+        isinstance(report, PipelinePreviewed) and report.kind != "sql"
+    ):  # parameters of query files are shown with the statements
         max_lines, advice = None if whole else STEPS, "--full"
         yield from render_parameters(report.parameters, max_lines, terminal_width(), indent=INDENT, advice=advice)
     yield from _steps(report, None if whole else STEPS)
     yield from render_log(report.log, None if whole else LOG_LINES)
     if report.changes:
         yield row("leaves", ", ".join(map(display_name, report.changes)))
-    if report.server is not None:  # whether there is a way back is said with its tables
+    if report.server is not None:  # whether it can be undone is shown with its tables
         return
     if report.changes or not any(step.state == "failed" for step in report.steps):
         yield row("undo", render_undo(report))
 
 
 def count_hidden_steps_and_log(report: PipelineTold, *, whole: bool) -> int:
-    """Lines that `render_pipeline` leaves out: steps, and the beginning of what the pipeline said."""
+    """Count the lines that `render_pipeline` leaves out: steps, and the first lines of the log."""
     if whole:
         return report.left_out
     return max(len(report.steps) - STEPS, 0) + report.left_out + max(len(report.log) - LOG_LINES, 0)
@@ -59,12 +61,12 @@ def count_hidden_steps_and_log(report: PipelineTold, *, whole: bool) -> int:
 
 def render_undo(report: PipelineTold) -> str:
     if report.reversible:
-        return "yes: all that it changes is kept as it is now"
-    return "what Remit saw it change can be put back; what else it caused cannot"
+        return "yes: everything that it changes is backed up as it is now"
+    return "partly: the changes that Remit saw can be undone; other effects of the pipeline cannot"
 
 
 def render_ran(pipelines: Sequence[PipelineTold], *, whole: bool) -> Iterator[str]:
-    """Of a run that has ended, whichever way, with its steps; `whole`, or if it failed: many of them, and its log."""
+    """Render the pipelines of a run that has ended. With `whole`, or if one failed, with more steps and the log."""
     for number, report in enumerate(pipelines):
         if number == LISTED:
             yield row("", f"and {len(pipelines) - number:,} more; the report has all")
@@ -77,14 +79,14 @@ def render_ran(pipelines: Sequence[PipelineTold], *, whole: bool) -> Iterator[st
 
 
 def summarise(report: PipelineTold) -> str:
-    """`2 of 3 steps`."""
+    """Return `2 of 3 steps`."""
     total = len(report.steps) + report.left_out
     done = sum(step.state == "done" for step in report.steps) + report.left_out
     return counted(total, "step") if done == total else f"{done:,} of {counted(total, 'step')}"
 
 
 def render_log(log: Sequence[str], max_lines: int | None) -> Iterator[str]:
-    """The last lines."""
+    """Render the last lines of the log."""
     shown = log if max_lines is None else log[-max_lines:]
     if cut := len(log) - len(shown):
         yield row("said", f"... {counted(cut, 'line')} before: --full")
@@ -115,7 +117,7 @@ def _steps(report: PipelineTold, max_lines: int | None) -> Iterator[str]:
 
 
 def _cells(step: ToldStep) -> dict[str, str]:
-    """By the headings. What was made is told of dbt, whose nodes are tables, views and tests."""
+    """Return the cells by heading. Only dbt has `made`, because its nodes are tables, views and tests."""
     name = display_name(step.name)
     return {
         "step": name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}...",

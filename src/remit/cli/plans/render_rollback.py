@@ -1,4 +1,4 @@
-"""What people read of a rollback."""
+"""The outcome of a rollback as text for people."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,19 +25,22 @@ AnyCheckpoint = Checkpoint | RowsCheckpoint
 
 def advise_on_later_run(run: KnownRun) -> str:
     return (
-        f"Plan {display_name(run.plan_id)} changed it since. To take that back first:"
+        f"Plan {display_name(run.plan_id)} changed it since. To roll back that plan first:"
         f" remit rollback {shorten_run_id(run.envelope_id)}"
     )
 
 
 def render_rollback(outcome: RollbackOutcome, already_restored: Collection[str] = ()) -> Iterator[str]:
-    """What was restored and what was kept, by name; `already_restored`: checkpoints of files that were not touched."""
+    """Render the restored and the kept files by name.
+
+    `already_restored` has the checkpoints of files that were as before and so were not touched.
+    """
     checkpoints: dict[str, AnyCheckpoint] = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
     if (rows_checkpoint := outcome.manifest.rows) is not None:
         checkpoints[rows_checkpoint.checkpoint_id] = rows_checkpoint
     touched = [name for name in outcome.restored if name not in already_restored]
     untouched = [name for name in outcome.restored if name in already_restored]
-    also = f", {len(untouched):,} as before already" if untouched else ""
+    also = f", {len(untouched):,} already as before" if untouched else ""
     restored = counted(len(touched), "checkpoint")
     plan = f"plan {display_name(outcome.manifest.plan_id)}, envelope {display_name(outcome.envelope_id)}"
     yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
@@ -69,7 +72,7 @@ def _render_unrestored(outcome: RollbackOutcome) -> Iterator[str]:
     if open_ones := [each for each in left if each.checkpoint_id not in kept_ids]:
         again = f"remit rollback {quoted(outcome.envelope_id)}"
         yield row("left", f"{counted(len(open_ones), 'checkpoint')} not restored: {_names(open_ones)}")
-        yield row("next", f"To take back the rest: {again}")
+        yield row("next", f"To roll back the rest: {again}")
 
 
 def _names(checkpoints: Sequence[AnyCheckpoint]) -> str:

@@ -1,10 +1,8 @@
-"""What people read of an action that runs SQL, as of a migration that they review: each statement, the tables that it
-reads and writes, the rows that it was seen to change, the rows that it gives, and whether there is a way back.
+"""A SQL action as text for people, as they would review a migration.
 
-In a preview also the text of the statements and the values bound to them. Names, texts and cells are somebody's data,
-and made printable.
-
-The text of the statements of a plan, as a person reviews it. It was masked and made printable when it was read.
+It shows each statement, the tables that it reads and writes, the rows that it changed, the rows of its result, and
+whether it can be undone. A preview also shows the text of the statements and the values bound to them. The text was
+masked when it was read. Names, texts and cells are data of other people, so they are made printable.
 """
 
 import re
@@ -35,10 +33,10 @@ _NARROWEST: Final = 20
 def render_texts(
     texts: Sequence[str], max_lines: int | None, width: int, *, indent: str, gap: str, advice: str = ""
 ) -> Iterator[str]:
-    """Each with its number, at most so many lines of all. `advice`: the option that shows all of them.
+    """Render each statement with its number, at most `max_lines` lines in total. `advice` is the option that shows all.
 
-    Lines are counted as they were written, and a line is shown whole: how many are left out does not depend on the
-    terminal, and no statement hides behind the width of another one.
+    Lines are counted as they were written, and each line is shown whole. So the number of lines that are left out does
+    not depend on the terminal, and no statement is hidden by a long line of another one.
     """
     digits = len(str(len(texts)))
     width_left = max(width - len(indent) - digits - len(gap), _NARROWEST)
@@ -57,7 +55,7 @@ def render_texts(
 def render_parameters(
     parameters: Sequence[ShownParameter], max_lines: int | None, width: int, *, indent: str, advice: str = ""
 ) -> Iterator[str]:
-    """What is bound to the statements, or given to a pipeline: `$status = "open"`, at most so many lines of all."""
+    """Render the parameters of statements or of a pipeline as `$status = "open"`, at most `max_lines` lines."""
     width_left = max(width - len(indent), _NARROWEST)
     lines = [line for one in parameters for line in _assigned(one).split("\n")]
     yield from (f"{indent}{piece}" for line in lines[:max_lines] for _, piece in _split_line(line, width_left))
@@ -66,7 +64,7 @@ def render_parameters(
 
 
 def count_text_lines(texts: Iterable[str]) -> int:
-    """As they are shown and cut: what a terminal breaks is one line."""
+    """Count the lines as they were written. A line that the terminal breaks is one line."""
     return sum(text.count("\n") + 1 for text in texts)
 
 
@@ -79,12 +77,12 @@ def _assigned(one: ShownParameter) -> str:
 
 
 def _number_lines(text: str) -> Iterator[tuple[bool, str]]:
-    """Its lines, and whether one is the first."""
+    """Return the lines of a text, and for each whether it is the first."""
     return ((number == 0, line) for number, line in enumerate(text.split("\n")))
 
 
 def _split_line(line: str, width_left: int) -> Iterator[tuple[bool, str]]:
-    """One line, broken where it is too long, and whether a piece is the first."""
+    """Split a line into pieces that fit, and say for each whether it is the first."""
     shown = printable(line.expandtabs(_TAB))
     for start in range(0, max(len(shown), 1), width_left):
         yield start == 0, shown[start : start + width_left]
@@ -99,7 +97,7 @@ LISTED: Final = 20
 STATEMENTS: Final = 40
 _HEADINGS: Final = ("#", "statement", "writes", "reads")
 _TABLES: Final = (2, 3)
-"""The columns that wrap."""
+"""The columns whose text is wrapped."""
 _LEAST_TABLES: Final = 10
 _LEAST_PROSE: Final = 40
 _CHANGED: Final = {
@@ -120,7 +118,7 @@ _WORDS: Final = {"CREATE": "create", "MODIFY": "change"}
 
 
 def render_subject(report: SqlTold, file: PreviewedFile | None = None) -> str:
-    """`a3: change shop.duckdb`. `file` is what the action changes."""
+    """Return `a3: change shop.duckdb`. `file` is the change that the action makes."""
     if file is not None:
         what = f"{_WORDS.get(file.operation, 'change')} {display_name(file.path)}"
     elif changes_server(report):
@@ -134,12 +132,12 @@ def render_subject(report: SqlTold, file: PreviewedFile | None = None) -> str:
 
 
 def changes_server(report: SqlTold) -> bool:
-    """Whether it changes a database on a server, and no file."""
+    """Whether the action changes a database on a server. Then it changes no file."""
     return report.server is not None and report.changes_database
 
 
 def summarise(report: SqlTold) -> str:
-    """`3 statements, 4 rows changed`."""
+    """Return `3 statements, 4 rows changed`."""
     statements = counted(len(report.statements) + report.left_out, "statement")
     if report.changes_database:
         rows, tables = rows_changed(report), reshaped(report) if changes_server(report) else []
@@ -149,7 +147,7 @@ def summarise(report: SqlTold) -> str:
 
 
 def reshaped(report: SqlTold) -> list[str]:
-    """Tables and the like that are made, altered, emptied or removed: rows are not all that is changed."""
+    """Return the tables and other objects that are created, altered, emptied or removed."""
     return list(dict.fromkeys(name for one in report.statements if one.kind in _RESHAPING for name in one.writes or ()))
 
 
@@ -158,7 +156,7 @@ def some_tables(names: Sequence[str]) -> str:
 
 
 def rows_changed(report: SqlTold) -> int:
-    if report.server is not None:  # as the server counted them, with what cascades and triggers changed
+    if report.server is not None:  # counted by the server, including the changes by cascades and triggers
         return sum(one.inserted + one.updated + one.deleted for one in report.tables)
     return sum(one.rows_changed or 0 for one in report.statements)
 
@@ -166,9 +164,9 @@ def rows_changed(report: SqlTold) -> int:
 def render_sql(
     report: SqlTold, *, max_lines: int | None = None, backup_note: str = "", advice: str = "", width: int | None = None
 ) -> Iterator[str]:
-    """Its statements, at most so many; the first of its rows, if they are there; and what is to be known of it.
+    """Render at most `max_lines` statements, the first rows of the result if there are any, and the remarks.
 
-    `backup_note`: the way back, in a sentence; `advice`: the option that shows all statements.
+    `backup_note` says whether the action can be undone. `advice` is the option that shows all statements.
     """
     width = width or terminal_width()
     tried = "rows, on a copy" if report.server is None else "rows, rolled back"
@@ -201,8 +199,8 @@ def render_previewed(
     max_lines: int | None,
     by: str = "",
 ) -> Iterator[str]:
-    """A whole action. `file` is its change, one of the plan's `files`; none if it only reads. `by`: what runs it, if
-    that is no text of its own.
+    """Render a whole action. `file` is its change among the plan's `files`, or None if it only reads. `by` names the
+    source of its statements if they are not its own.
     """
     yield click.style(render_subject(report, file), bold=True)
     yield from _long_row("by", by or _by(report), terminal_width())
@@ -211,7 +209,7 @@ def render_previewed(
 
 
 def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
-    """Of a run that stands; `whole`: with the statements."""
+    """Render the SQL of a run whose changes are in force. `whole` adds the statements."""
     for number, report in enumerate(sql):
         if number == LISTED:
             yield row("", f"and {len(sql) - number:,} more; the report has all")
@@ -224,19 +222,22 @@ def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
 
 
 def render_rollback_note(report: SqlTold, first: PreviewedFile | None) -> str:
-    """`first` is the first change that the plan makes to the same file: what is kept is as before that."""
+    """Return whether and how the action can be undone.
+
+    `first` is the first change of the plan to the same file. The backup has the file as it was before that change.
+    """
     if changes_server(report):
         return (
             f"no: {display_name(report.irreversible)}"
             if report.irreversible
-            else "yes: the rows are kept as they are now"
+            else "yes: the rows are backed up as they are now"
         )
     if first is None:
-        return f"nothing to take back: it {'only reads' if _only_reads(report) else 'changes nothing'}"
+        return f"nothing to undo: it {'only reads' if _only_reads(report) else 'changes nothing'}"
     if first.size_before is None:
         return f"yes: {'the file' if report.saved_to else 'the database'} is new, and would be removed"
     whole = "the file" if report.saved_to else "the whole database file"
-    return f"yes: {whole} is kept as it is now ({render_size(first.size_before)})"
+    return f"yes: {whole} is backed up as it is now ({render_size(first.size_before)})"
 
 
 # --- statements ------------------------------------------------------------------------------------------------------
@@ -265,7 +266,7 @@ def _statements(
 
 
 def _share_width(wanted: Sequence[int], width_left: int) -> list[int]:
-    """Of two columns: each what it wants, if that is less than half, and the other one the rest."""
+    """Share the width between two columns. A column that needs less than half gets that, and the other gets the rest."""
     first, second = wanted
     if first + second <= width_left:
         return [first, second]
@@ -276,7 +277,7 @@ def _share_width(wanted: Sequence[int], width_left: int) -> list[int]:
 
 
 def _wrap(cells: Sequence[str], widths: Sequence[int]) -> Iterator[list[str]]:
-    """Names are wrapped at their commas, and broken only where one alone is too long."""
+    """Wrap the lists of names after commas. A name is broken only if it is too long for a line."""
     pieces = [
         (textwrap.wrap(cell, widths[at], break_on_hyphens=False) or [""]) if at in _TABLES else [cell]
         for at, cell in enumerate(cells)
@@ -299,7 +300,10 @@ def _tables(names: Sequence[str] | None) -> str:
 
 
 def _by_cascade(report: SqlTold) -> int:
-    """Rows that the one statement changed in other tables, by foreign keys and triggers. Of several nobody can tell."""
+    """Return the rows that a single statement changed in other tables, by foreign keys and triggers.
+
+    With several statements this is unknown, and the result is 0.
+    """
     counts = [one.rows_changed for one in report.statements if one.rows_changed is not None]
     if report.server is None or report.left_out or len(counts) != 1 or reshaped(report):
         return 0
@@ -327,7 +331,7 @@ def _colour(one: ToldStatement) -> str | None:
 
 
 def render_rows(columns: Sequence[ToldColumn], rows: Sequence[Sequence[str | None]], width: int) -> Iterator[str]:
-    """A table as wide as the terminal: long cells are cut, and columns that have no room are counted."""
+    """Render a table as wide as the terminal. Long cells are cut. Columns that do not fit are only counted."""
     from rich.cells import cell_len  # noqa: PLC0415 - heavy, wanted for tables only
 
     width_left = width - len(INDENT)
@@ -344,7 +348,7 @@ def render_rows(columns: Sequence[ToldColumn], rows: Sequence[Sequence[str | Non
 
 
 def _narrow(natural: Sequence[int], width_left: int) -> list[int]:
-    """The widest give way first, down to a few characters; then the last ones are left out."""
+    """Reduce the widest columns first, down to a few characters; then leave out the last columns."""
     widths = [min(width, width_left) for width in natural]
     while widths and sum(widths) + len(GAP) * (len(widths) - 1) > width_left:
         widest = max(range(len(widths)), key=widths.__getitem__)
@@ -377,7 +381,7 @@ def _pad_or_cut(text: str, width: int, *, right: bool) -> str:
 
 
 def _long_row(label: str, text: str, width: int) -> Iterator[str]:
-    """Wrapped between words: a list of columns may be long, and is nothing to copy."""
+    """Render a row that is wrapped between words, for long text that is not meant to be copied."""
     lines = textwrap.wrap(text, max(width - len(row("", "")), _LEAST_PROSE), break_long_words=False)
     for number, line in enumerate(lines):
         yield row("" if number else label, line)
@@ -387,15 +391,15 @@ def _remarks(report: SqlTold) -> Iterator[tuple[str, str]]:
     destroying = [f"{one.number} ({_kind(one)})" for one in report.statements if one.destroys]
     if destroying:
         which = f"statement{'s' if len(destroying) > 1 else ''} {', '.join(destroying)}"
-        yield "removes", f"rows, columns or whole tables are gone after {which}"
+        yield "removes", f"{which} {'remove' if len(destroying) > 1 else 'removes'} rows, columns or whole tables"
     if report.tables:
         yield "tables", "; ".join(_table(one) for one in report.tables)
     if report.database is None and report.server is None and not _only_reads(report):
-        yield "remark", "the database is in memory: what is changed in it is forgotten"
+        yield "remark", "the database is in memory, so its changes are lost"
     if report.columns and report.saved_to:
         yield "saved", f"{display_name(report.saved_to)}: {_format(report.saved_to)}, {_counts(report)}"
         if isinstance(report, SqlPreviewed) and report.replaces:
-            yield "replaces", f"the file that is there: {display_name(report.saved_to)}"
+            yield "replaces", f"the existing file {display_name(report.saved_to)}"
     elif report.columns:
         yield "rows", _counts(report)
 

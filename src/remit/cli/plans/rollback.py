@@ -1,4 +1,4 @@
-"""`remit rollback`, `remit cancel` and `remit prune`: what comes after a plan, or instead of it."""
+"""`remit rollback`, `remit cancel` and `remit prune`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,23 +35,30 @@ if TYPE_CHECKING:
     "checkpoints",
     multiple=True,
     metavar="ID",
-    help="Restore this checkpoint of the manifest only. May be repeated.",
+    help="Restore only this checkpoint of the manifest. May be repeated.",
 )
-@click.option("--force", is_flag=True, help="Also where a file was changed since; what stands there is kept aside.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also restore files that changed since. Their current versions are kept among the backups.",
+)
 @workspace_option
 @json_option
 @click.pass_context
 def rollback(
     ctx: click.Context, report: str, checkpoints: tuple[str, ...], force: bool, directory: Path, as_json: bool
 ) -> None:
-    """Take back what a plan did, whole or in part.
+    """Roll back a plan, fully or partially.
 
     REPORT is `last`, a name that `remit runs` shows, a report folder, an envelope id or a report id. All backups are
-    checked before the first file is restored; a file that somebody changed since is left alone, and named, unless
-    --force. An agent takes back what it proposed itself, by the id of the proposal or the envelope, if the token in
-    REMIT_TOKEN has the capability plan.undo; never with --force. Exit code 0 when all of it is restored, now or before;
-    1 when it failed, or some of it stays, and why; 2 when it was refused and nothing was touched. Ctrl-C and SIGTERM
-    undo what it had restored.
+    checked before the first file is restored. If a file changed since, nothing is restored without --force, and the
+    output names the file.
+
+    An agent can roll back a plan that it proposed, by the id of the proposal or the envelope. The token in REMIT_TOKEN
+    needs the capability plan.undo. An agent cannot use --force.
+
+    The exit code is 0 if everything is restored, now or before, 1 if the rollback failed or something could not be
+    restored, and 2 if it was refused and nothing was changed. Ctrl-C and SIGTERM undo the rollback.
     """
     stored: list[bool] = []
     refusals: list[RefusedError] = []
@@ -79,9 +86,9 @@ def rollback(
                     on_settled=recovered,
                     actor=resolve_actor(workspace),
                 )
-        except RefusedError as problem:  # by the papers of the run; nothing was ordered
+        except RefusedError as problem:  # because of the reports of the run, before the rollback was ordered
             raise OperationRefusedError(problem, (), recovered.tree()) from None
-        if changed_nothing(outcome.manifest):  # `last`, or it was given by another process meanwhile
+        if changed_nothing(outcome.manifest):  # for `last`, or if another process rolled it back meanwhile
             ctx.exit(_print_empty(detect_drift(workspace, name, checkpoints), recovered, as_json=as_json))
         copies = _name_copies(
             [each for each in find_set_aside_copies(workspace) if each not in before] if force else [], drift
@@ -102,18 +109,18 @@ def rollback(
 
 def _print_outcome(outcome: RollbackOutcome, drift: DriftReport, copies: Mapping[str, str], *, stored: bool) -> None:
     if stored and outcome.status == "EXECUTED":
-        click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
+        click.echo("Already rolled back; there is nothing left to restore. The stored outcome:", err=True)
     elif stored:
-        click.echo("Tried before, and nothing has changed since. The stored outcome:", err=True)
+        click.echo("Already tried, and nothing has changed since. The stored outcome:", err=True)
     for line in render_rollback(outcome, () if stored else drift.already_restored):
         click.echo(line)
     for copy, path in copies.items():
-        what = f"{display_name(path)} as it stood" if path else "what stood there"
+        what = f"{display_name(path)} as it was" if path else "the file as it was"
         click.echo(row("kept", f"{what}, as {display_name(copy)}"))
 
 
 def _print_empty(drift: DriftReport, recovered: RecoveryReports, *, as_json: bool) -> int:
-    """Nothing was changed, so everything is as before: what was asked for holds already."""
+    """Report that the run changed nothing, so that there is nothing to roll back."""
     status = drift.target.outcome.status if drift.target else None
     if as_json:
         name = status.envelope_id if status else None
@@ -122,13 +129,16 @@ def _print_empty(drift: DriftReport, recovered: RecoveryReports, *, as_json: boo
         )
     else:
         click.echo(
-            f"There is nothing to take back: plan {display_name(status.plan_id) if status else ''} changed nothing."
+            f"There is nothing to roll back: plan {display_name(status.plan_id) if status else ''} changed nothing."
         )
     return 0
 
 
 def _name_copies(copies: Sequence[str], drift: DriftReport) -> dict[str, str]:
-    """Each copy with the path of what it is a copy of, where that is certain: they are numbered in its order."""
+    """Return each copy with the path of its original; empty where that is not certain.
+
+    The copies are numbered in the order of the paths.
+    """
     paths = [path for path, state in drift.drifted.items() if state is not None]
     return dict(zip(copies, paths if len(paths) == len(copies) else [""] * len(copies), strict=True))
 
@@ -146,11 +156,13 @@ def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftRep
 @json_option
 @click.pass_context
 def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool) -> None:
-    """Stop a plan that is running, and have it taken back; or make an unused envelope void.
+    """Cancel a running plan, or invalidate an unused envelope.
 
-    An agent does so with what it proposed itself, by the id of the proposal, and the token in REMIT_TOKEN. Waits up to
-    a minute for the end. Exit code 0 when it was cancelled; 1 when it was too late: the outcome is shown; 2 when there
-    is no such envelope.
+    A running plan is stopped and its changes are undone. The command waits up to a minute for that. An agent can cancel
+    a plan that it proposed, by the id of the proposal, with the token in REMIT_TOKEN.
+
+    The exit code is 0 if the plan was cancelled, 1 if it was too late (the output shows the outcome), and 2 if there is
+    no such envelope.
     """
     with Workspace.open(directory) as workspace:
         agent = find_agent(workspace)
@@ -162,16 +174,16 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
         try:
             outcome = workspace.cancel(envelope_id, actor=resolve_actor(workspace))
         except RefusedError as problem:
-            advice = "`remit runs` lists the plans that run or ran; `remit ledger show`, unused envelopes too."
+            advice = "`remit runs` lists the plans that run or ran; `remit ledger show` also shows unused envelopes."
             raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None
     if as_json:
         show_json({"envelope_id": envelope_id, "outcome": outcome.status.tree() if outcome else None})
     elif outcome is None:
-        click.echo(f"Envelope {envelope_id} was not used, and is void from now on.")
+        click.echo(f"Envelope {envelope_id} was not used. It is void now.")
     else:
         if outcome.status.status != "CANCELLED":
             click.echo(
-                "Too late to cancel: the plan had ended already, and nothing was done now. It ended as:", err=True
+                "Too late to cancel: the plan had ended already, and nothing was changed now. Its outcome:", err=True
             )
         for line in render_outcome(outcome, diffs=False, is_last=False):
             click.echo(line)
@@ -179,28 +191,29 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
 
 
 def _plans(workspace: Workspace) -> "PlanService":
-    from remit.services.plans.service import PlanService  # noqa: PLC0415 - for agents, by whose rules it goes
+    from remit.services.plans.service import PlanService  # noqa: PLC0415 - only for agents
 
     return PlanService(workspace)
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--dry-run", is_flag=True, help="Only list the backups that would be deleted.")
 @workspace_option
 @json_option
 def prune(dry_run: bool, directory: Path, as_json: bool) -> None:
-    """Remove backups that nobody can need any more: of plans taken back, or past their retention.
+    """Delete backups of rolled-back plans and expired backups.
 
-    Reports, change logs and manifests stay. What can still be taken back is never removed.
+    A backup expires after `retention.rollback_days` of remit.yaml. Reports, change logs and manifests stay. The backups
+    of a plan that can still be rolled back are never deleted.
     """
     with Workspace.open(directory) as workspace:
         pruned = workspace.prune(dry_run=dry_run)
     if as_json:
         show_json([{"folder": each.folder, "why": each.why, "bytes": each.size} for each in pruned])
         return
-    verb = "Would remove" if dry_run else "Removed"
+    verb = "Would delete" if dry_run else "Deleted"
     if not pruned:
-        click.echo("There is nothing to remove.")
+        click.echo("There is nothing to delete.")
         return
     show_table(("folder", "why", "size"), [(each.folder, each.why, render_size(each.size)) for each in pruned])
     total = render_size(sum(each.size for each in pruned))

@@ -1,4 +1,4 @@
-"""`remit runs`, and the names of runs for the shell to complete."""
+"""`remit runs`, and the completion of names of runs in the shell."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -23,7 +23,7 @@ from remit.workspace.workspace import Workspace
 
 MAX_OFFERED: Final = 20
 UNDO_WORDS: Final = {
-    "DONE": "taken back",
+    "DONE": "rolled back",
     "EXPIRED": "expired",
     "NOTHING": "",
     "STAYS": "stays",
@@ -37,15 +37,15 @@ UNDO_WORDS: Final = {
     type=click.IntRange(1, 10_000),
     default=20,
     show_default=True,
-    help="How many, from the newest.",
+    help="The number of runs to list.",
 )
 @workspace_option
 @json_option
 def runs(limit: int, directory: Path, as_json: bool) -> None:
-    """List the plans that ran and those that were taken back, newest first.
+    """List the plans that ran and their rollbacks, newest first.
 
-    Each with its status, how many files it touched, and until when it can be undone. The short name of an envelope is
-    enough for `remit rollback`. Times are UTC.
+    Each run has its status, the number of its files, and the day until which it can be rolled back. The short name of
+    an envelope is enough for `remit rollback`. Times are UTC.
     """
     with Workspace.open(directory) as workspace:
         found = list(islice(list_runs(workspace, limit + 1), limit + 1))
@@ -54,7 +54,7 @@ def runs(limit: int, directory: Path, as_json: bool) -> None:
         show_json([each.tree() for each in shown])
         return
     if not shown:
-        click.echo("No plan has run here yet. To see what one would do: remit preview PLAN.json")
+        click.echo("No plan has run here yet. To see what a plan would do: remit preview PLAN.json")
         return
     columns = ("when", "what", "plan", "envelope", "status", "files", "undo")
     show_table(columns, [_row(each) for each in shown])
@@ -62,27 +62,27 @@ def runs(limit: int, directory: Path, as_json: bool) -> None:
 
 
 def find_run(workspace: Workspace, name: str) -> str:
-    """What `workspace.rollback` takes, for any name of a run; refuses `last` where nothing has run."""
+    """Return the argument of `workspace.rollback` for any name of a run. Refuse `last` if no plan has run."""
     if name == "last" and next(list_runs(workspace, 1), None) is None:
         raise RefusedError(
             Reason.STATE_MISSING,
-            "no plan has run in this workspace yet, so there is nothing to take back",
+            "no plan has run in this workspace yet, so there is nothing to roll back",
             where=str(workspace.root),
-            next_step="If it ran in another workspace, name that: remit rollback last -C FOLDER",
+            next_step="If the plan ran in another workspace, name its folder: remit rollback last -C FOLDER",
         )
     full = resolve_run_id(workspace, name)
-    if full == "last":  # which is looked for when all that was cut short is settled
+    if full == "last":  # resolved later, after interrupted runs are recovered
         return full
     try:
         open_run_queries(workspace).find(full)
     except RefusedError as problem:
-        advice = "`remit runs` lists them; a folder below agent_outputs/reports will do too, and so will `last`."
+        advice = "`remit runs` lists the runs. A folder below agent_outputs/reports and `last` work too."
         raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None
     return full
 
 
 def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The runs that can still be undone. Whatever goes wrong, a shell that completes is told nothing."""
+    """Return the runs that can still be rolled back. Errors give an empty list, because the shell cannot show them."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             found = [each for each in list_runs(workspace, MAX_OFFERED) if each.can_be_undone]
@@ -94,7 +94,7 @@ def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """What can be cancelled: plans that run, and envelopes that nobody has used."""
+    """Return the plans and envelopes that can be cancelled: running plans and unused envelopes."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             running = [
@@ -139,11 +139,11 @@ def _minute(time: str) -> str:
 def _print_next_step(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
     click.echo()
     if is_cut:
-        click.echo(f"There are older ones. To see them too: remit runs --limit {10 * len(shown)}")
+        click.echo(f"There are older runs. To see them too: remit runs --limit {10 * len(shown)}")
     if any(run.status == "UNFINISHED" for run in shown):
-        click.echo("To finish or take back what was cut short: remit recover")
+        click.echo("To finish or undo interrupted runs: remit recover")
     latest = next((run for run in shown if run.can_be_undone), None)
     if latest is None and all(run.undo != "UNKNOWN" for run in shown):
-        click.echo("None of these can be undone any more.")
+        click.echo("None of these can be rolled back any more.")
     elif latest is not None:
-        click.echo(f"To undo one, by its envelope: remit rollback {shorten_run_id(latest.envelope_id)}")
+        click.echo(f"To roll one back, by its envelope: remit rollback {shorten_run_id(latest.envelope_id)}")

@@ -1,4 +1,4 @@
-"""Words that everything about plans is told in: names as a shell takes them, problems, sizes, rows."""
+"""Text formatting for plans: quoted names, problems, sizes, times and rows."""
 
 from typing import Final
 
@@ -18,8 +18,8 @@ def flag_for(kind: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """As a shell takes it, on one line."""
-    if not name.isprintable():  # what a terminal would obey is spelled out, as bash reads it
+    """Quote a name for a shell, on one line."""
+    if not name.isprintable():  # control characters are escaped in the way of bash
         return "$'" + "".join(_spelled(character) for character in name) + "'"
     plain = name and all(c.isalnum() or c in "/._-+:@%" for c in name) and not name.startswith("-")
     return name if plain else "'" + name.replace("'", "'\\''") + "'"
@@ -32,7 +32,7 @@ def _spelled(character: str) -> str:
 
 
 def render_problem(problem: ErrorResponse) -> str:
-    """`a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
+    """Return `a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
     details = problem.details
     about = " ".join(display_name(part) for part in (details.action_id, details.target) if part)
     message = f"{problem.error_code} {problem.error_type}, {display_name(problem.message)}"
@@ -41,7 +41,7 @@ def render_problem(problem: ErrorResponse) -> str:
 
 
 def is_skipped(problem: ErrorResponse) -> bool:
-    """An action that did not fail itself: another one did, on which it depends."""
+    """Whether the action was skipped because an action that it depends on failed."""
     return problem.error_code == PLAN_CODES[Reason.DEPENDENCY_FAILED].code
 
 
@@ -64,6 +64,6 @@ def render_status(status: str) -> str:
 
 
 def row(label: str, text: str, *, width: int | None = None) -> str:
-    """`width` is the label's on the screen, where it carries a colour."""
+    """Render a row. `width` is the visible width of a label that contains colour codes."""
     gap = " " * max(10 - (len(label) if width is None else width), 1)
     return f"  {label}{gap}{text}"
