@@ -1,8 +1,8 @@
 """The command line: the `remit` program and the table of its commands.
 
-`remit --help` imports click and nothing heavier. The table below has the name and the one-line help of each command,
-and the module of a command is loaded only when the command runs. The exit code is 0 for done, 1 for ran and failed, 2
-for refused with nothing touched, and 3 for waiting for a person.
+`remit --help` imports click and nothing heavier. The table below groups the commands by task. It has the name and the
+one-line help of each command, and the module of a command is loaded only when the command runs. The exit code is 0 for
+done, 1 for ran and failed, 2 for refused with nothing touched, and 3 for waiting for a person.
 """
 
 import gc
@@ -21,49 +21,58 @@ from remit.cli.common.permissions import require_permissions
 # Plugins of other packages must not be loaded into a process that holds signing keys. It is also quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
+COMMAND_GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
+    "Start": {
+        "init": ("remit.cli.init:init", "Create a workspace: remit.yaml, keys and ledger."),
+        "demo": ("remit.cli.demo.demo:demo", "Run an end-to-end demo in a temporary workspace."),
+        "doctor": ("remit.cli.doctor:doctor", "Check this machine and workspace, and say what to do."),
+    },
+    "Change files and data with a plan": {
+        "preview": ("remit.cli.plans.commands:preview", "Show exactly what a plan would change, and change nothing."),
+        "propose": ("remit.cli.plans.propose:propose", "Propose a plan for a person to approve."),
+        "apply": ("remit.cli.plans.commands:apply", "Apply an approved plan once, and report the outcome."),
+        "run": ("remit.cli.plans.commands:run", "Preview, approve and apply a plan in one command."),
+        "runs": ("remit.cli.plans.runs:runs", "List the plans that ran and their rollbacks, newest first."),
+        "rollback": ("remit.cli.plans.rollback:rollback", "Roll back a plan, fully or partially."),
+        "cancel": ("remit.cli.plans.rollback:cancel", "Cancel a running plan, or invalidate an unused envelope."),
+    },
+    "Approve": {
+        "approve": ("remit.cli.plans.commands:approve", "Approve a plan for the files as they are now."),
+        "approvals": ("remit.cli.approvals.commands:approvals", "List pending requests, and approve or deny them."),
+    },
+    "Act without a plan": {
+        "ask": ("remit.cli.goals.ask:ask", "Do what a user asks for in plain words, after confirmation."),
+        "browse": ("remit.cli.browse:browse", "Run one browser action under a capability token."),
+        "task": ("remit.cli.task:task", "Sign a lease for one task, run the task, and undo it."),
+    },
+    "Serve agents and people": {
+        "serve": ("remit.cli.serve:serve", "Serve this workspace: HTTP API, console, and MCP over HTTP."),
+        "mcp": ("remit.cli.mcp:mcp", "Serve MCP clients: tools for plans, tasks, browser and goals."),
+    },
+    "Check the ledger, and recover": {
+        "ledger": ("remit.cli.ledger:ledger", "Verify, show, trace, replay, rebuild and export the ledger."),
+        "recover": ("remit.cli.recover:recover", "Finish or undo what a crash interrupted, and record the outcome."),
+        "clock": ("remit.cli.clock:clock", "Compare the clock with the ledger, and accept it after it was ahead."),
+    },
+    "Administer": {
+        "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens."),
+        "people": ("remit.cli.people:people", "Invite people to the console, list them, and remove them."),
+        "keys": ("remit.cli.keys:keys", "List, export, rotate and revoke keys."),
+        "catalogue": (
+            "remit.cli.goals.catalogue:catalogue",
+            "Check, promote and retire the simulations that users ask for.",
+        ),
+        "intake": ("remit.cli.goals.intake:intake", "List and export requests that no simulation covers yet."),
+        "slo": ("remit.cli.goals.slo:slo", "Measure the service levels of goals, and gate a release."),
+        "prune": ("remit.cli.plans.rollback:prune", "Delete backups of rolled-back plans and expired backups."),
+        "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
+        "schema": ("remit.cli.schema:schema", "List the contracts, or print the JSON Schema of one."),
+        "completion": ("remit.cli.completion:completion", "Print the shell completion script."),
+    },
+}
+"""The commands under the headings of `remit --help`. Each has its module and function, and its help in one line."""
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "init": ("remit.cli.init:init", "Create a workspace: remit.yaml, keys and ledger."),
-    "demo": ("remit.cli.demo.demo:demo", "Run an end-to-end demo in a temporary workspace."),
-    "doctor": ("remit.cli.doctor:doctor", "Check this machine and workspace, and say what to do."),
-    "task": ("remit.cli.task:task", "Lease, run and take back one task."),
-    "preview": ("remit.cli.plans.commands:preview", "Show exactly what a plan would change, and change nothing."),
-    "approve": ("remit.cli.plans.commands:approve", "Approve a plan for the files as they are now."),
-    "propose": ("remit.cli.plans.propose:propose", "Propose a plan for a person to approve."),
-    "apply": ("remit.cli.plans.commands:apply", "Apply an approved plan once, and report the outcome."),
-    "run": ("remit.cli.plans.commands:run", "Preview, approve and apply a plan in one command."),
-    "runs": ("remit.cli.plans.runs:runs", "List the plans that ran and their rollbacks, newest first."),
-    "rollback": ("remit.cli.plans.rollback:rollback", "Roll back a plan, fully or partially."),
-    "cancel": ("remit.cli.plans.rollback:cancel", "Cancel a running plan, or invalidate an unused envelope."),
-    "prune": ("remit.cli.plans.rollback:prune", "Delete backups of rolled-back plans and expired backups."),
-    "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens."),
-    "people": ("remit.cli.people:people", "Invite people to the console, see who there is, and remove them."),
-    "approvals": ("remit.cli.approvals.commands:approvals", "Approve or deny requests that wait for a person."),
-    "browse": ("remit.cli.browse:browse", "Do one thing in the browser, under a capability token."),
-    "catalogue": (
-        "remit.cli.goals.catalogue:catalogue",
-        "Check, promote and retire simulations: what users can have done by asking for it.",
-    ),
-    "slo": (
-        "remit.cli.goals.slo:slo",
-        "Measure the service levels of the goal door under load, and gate a release on them.",
-    ),
-    "ask": (
-        "remit.cli.goals.ask:ask",
-        "Have something done by asking for it: one goal, decided, confirmed and carried out once.",
-    ),
-    "intake": ("remit.cli.goals.intake:intake", "List and export what was asked for and nothing here can do yet."),
-    "mcp": (
-        "remit.cli.mcp:mcp",
-        "Serve an MCP client: tools to propose, apply and undo plans, run tasks, browse, and ask.",
-    ),
-    "serve": ("remit.cli.serve:serve", "Serve this workspace: HTTP API, console, and MCP over HTTP."),
-    "recover": ("remit.cli.recover:recover", "Finish or clear away what a crash left, and record what came of it."),
-    "ledger": ("remit.cli.ledger:ledger", "Verify, show, trace, replay, rebuild and export the record."),
-    "clock": ("remit.cli.clock:clock", "Compare the clock with the ledger, and accept it after it was ahead."),
-    "keys": ("remit.cli.keys:keys", "List, export, rotate and revoke keys."),
-    "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
-    "schema": ("remit.cli.schema:schema", "List the contracts, or print the JSON Schema of one."),
-    "completion": ("remit.cli.completion:completion", "Print the shell completion script."),
+    name: row for commands in COMMAND_GROUPS.values() for name, row in commands.items()
 }
 
 
@@ -80,6 +89,7 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         require_unicode_text(command)
         require_permissions(command, cmd_name)
+        importlib.import_module("remit.cli.common.examples").add_examples(command, cmd_name)
         return command
 
     def resolve_command(
@@ -94,8 +104,11 @@ class LazyGroup(click.Group):
             raise click.UsageError(problem.message + guess, ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        """Write the commands under their headings, all with one width of the first column."""
+        width = max(map(len, COMMANDS))
+        for heading, commands in COMMAND_GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in commands.items()])
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -131,7 +144,17 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Start with `remit demo`. Then run `remit init` in a folder of your own.",
+    epilog="\b\n"
+    "Examples:\n"
+    "  remit demo                see everything once, in a temporary workspace\n"
+    "  remit init                create a workspace in this folder\n"
+    "  remit preview plan.json   see what a plan would change\n"
+    "  remit run plan.json       see it, approve it and apply it\n"
+    "  remit rollback last       roll back the newest run\n"
+    "  remit approvals           list what agents ask for\n"
+    "  remit ledger verify       check that the ledger is complete and unchanged\n"
+    "\n"
+    "`remit COMMAND --help` shows the options and examples of a command.",
 )
 @click.version_option(__version__, prog_name="remit", message="%(prog)s %(version)s")
 @click.pass_context

@@ -115,7 +115,7 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Do one thing in the browser, under a capability token.
+    """Run one browser action under a capability token.
 
     ACTION is a JSON file, or - for standard input. The browser runs in the background, so that sessions last from one
     command to the next. A request that changes something is held there until a person has answered it (`remit

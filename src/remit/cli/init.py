@@ -28,9 +28,10 @@ from remit.workspace.create import initialise
 @click.option("--new", is_flag=True, help="Start an empty ledger, although this folder may have been moved here.")
 @json_option
 def init(directory: Path, database_variable: str | None, adopt: Path | None, new: bool, as_json: bool) -> None:
-    """Make a workspace: remit.yaml here, keys and ledger in the state directory.
+    """Create a workspace: remit.yaml, keys and ledger.
 
-    With DIRECTORY, there instead of here. Running it again completes what is missing and changes nothing else.
+    The file remit.yaml is made in this folder, or in DIRECTORY. Keys and ledger are in the state directory. Running it
+    again completes what is missing and changes nothing else.
     """
     if adopt is not None and (database_variable or new):
         raise click.UsageError("--adopt takes an existing workspace as it is: leave the other options out.")

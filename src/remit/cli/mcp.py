@@ -34,7 +34,7 @@ TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
 @click.option("--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, help="For --http.")
 @workspace_option
 def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -> None:
-    """Serve an MCP client: tools to propose, apply and undo plans, run tasks, browse, and ask.
+    """Serve MCP clients: tools for plans, tasks, browser and goals.
 
     With --stdio a client starts this command and speaks for one agent, by its capability token. With --http it listens
     on this machine only; `remit serve` offers the same at /mcp, with the console where people answer. No tool approves

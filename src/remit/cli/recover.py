@@ -59,7 +59,7 @@ _ID_FIELDS: Final = {
 def recover(
     ctx: click.Context, presumed_dead: tuple[str, ...], abandoned: tuple[str, ...], directory: Path, as_json: bool
 ) -> None:
-    """Finish or clear away what a crash left, and record what came of it.
+    """Finish or undo what a crash interrupted, and record the outcome.
 
     Tasks, plans, rollbacks, browser actions, calls and goals alike. What a living process is at work on is left alone.
     Exit code 0 when nothing is left, 1 when something could not be settled: the table says what to do.

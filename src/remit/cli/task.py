@@ -20,7 +20,7 @@ from remit.workspace.workspace import Workspace
 
 @click.group()
 def task() -> None:
-    """Lease, run and take back one task."""
+    """Sign a lease for one task, run the task, and undo it."""
 
 
 @task.command()

@@ -61,10 +61,11 @@ id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=
 @json_option
 @click.pass_context
 def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path, as_json: bool) -> None:
-    """Answer what waits for a person: requests of the browser, calls of functions, goals, and proposed plans.
+    """List pending requests, and approve or deny them.
 
-    Without a command: those that wait for an answer. A question of the browser is about one request, exactly as it will
-    be sent; after ten minutes without an answer nothing is sent. A goal is answered by its correlation, and not by the
+    Requests are browser requests, calls of functions, goals and proposed plans. Without a command, it lists the pending
+    ones. A question of the browser is about one request, exactly as it will be sent; after ten minutes without an
+    answer nothing is sent. A goal is answered by its correlation, and not by the
     user who asked. A proposed plan waits for a day. All of this is for people: an agent can neither answer nor look.
     With --json the list has requests and calls only. `list --goals --json` and `list --plans --json` have the others.
     """
