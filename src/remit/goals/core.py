@@ -76,7 +76,7 @@ class AgentCore:
     def run_goal(
         self, goal: AgentGoalRequest, finder_proof: tuple[StoredDocument, ...] = (), hook: TransactionHook = no_op_hook
     ) -> AgentExecutionOutcome:
-        """Run one cycle of a parsed goal. `finder_proof` is the Finder's proof of the packet, stored with the decision."""
+        """Run one cycle of a parsed goal. `finder_proof` proves the packet, and is stored with the decision."""
         try:
             stored = _mask_for_storage(goal, lambda: self._declared(goal))
             return _with_original_question(self._cycle(stored, finder_proof, hook), goal, stored)

@@ -63,7 +63,7 @@ class History:
 def read_history(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> History:
-    """Read the history. Only its last event is compared with its signed entry. Replay and verification check the rest."""
+    """Read the history. Only its last event is compared with its signed entry. Replay checks the rest."""
     steps = tuple(step_events(connection, tenant_id, correlation_id))
     if not steps:
         return History()

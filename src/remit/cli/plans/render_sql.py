@@ -266,7 +266,7 @@ def _statements(
 
 
 def _share_width(wanted: Sequence[int], width_left: int) -> list[int]:
-    """Share the width between two columns. A column that needs less than half gets that, and the other gets the rest."""
+    """Share the width between two columns. One that needs less than half gets that, the other the rest."""
     first, second = wanted
     if first + second <= width_left:
         return [first, second]
