@@ -1,4 +1,4 @@
-"""What the desk answers about capability tokens and the catalogue."""
+"""Answers of the services about capability tokens and the catalogue."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -23,7 +23,7 @@ from remit.parsing import Bounds
 
 
 class TokenWish(Contract):
-    """A token that an admin wants issued. Without domains it allows no place; without a user, no goal."""
+    """A capability token that an admin wants issued. Without domains it allows no host. Without a user, no goal."""
 
     bounds: ClassVar[Bounds] = SMALL
 
@@ -35,7 +35,7 @@ class TokenWish(Contract):
 
 
 class TokenIssued(Contract):
-    """A new token. `token` is its text, told once and kept nowhere: whoever has it may act."""
+    """A new capability token. `token` is its text, returned once and not stored. Any holder of the text can use it."""
 
     jti: Identifier
     sub: Identifier
@@ -45,7 +45,7 @@ class TokenIssued(Contract):
 
 
 class TokenView(Contract):
-    """A token that was issued here: what it says, never its text."""
+    """A capability token of this workspace: its claims and state, without its text."""
 
     jti: Identifier
     sub: Identifier
@@ -62,7 +62,7 @@ class TokenView(Contract):
 
 
 class SimulationLine(Contract):
-    """One simulation of the catalogue, and where it stands for the tenant."""
+    """One simulation of the catalogue, and its state for the tenant."""
 
     simulation_id: Identifier
     version: ShortText
@@ -76,7 +76,7 @@ class SimulationLine(Contract):
 
 
 class CatalogueView(Contract):
-    """All simulations of a tenant. `changed` were edited since they were promoted; of `gone` no file is left."""
+    """All simulations of a tenant. `changed` lists those edited since their promotion, `gone` those without a file."""
 
     tenant_id: Identifier
     catalogue_ref: Identifier
@@ -86,7 +86,7 @@ class CatalogueView(Contract):
 
 
 class StateSaid(Contract):
-    """What a person said last of a simulation."""
+    """The last decision of a person about a simulation."""
 
     state: ShortText
     version: ShortText
@@ -96,7 +96,7 @@ class StateSaid(Contract):
 
 
 class SimulationView(Contract):
-    """One simulation, whole. Give its `definition_digest` to promote it: what was read is what is promoted."""
+    """One simulation with its whole definition. To promote exactly this definition, give its `definition_digest`."""
 
     tenant_id: Identifier
     line: SimulationLine

@@ -1,4 +1,4 @@
-"""What the desk answers, whichever way in was taken: HTTP, MCP and the console hand these out as they are."""
+"""Answers of the services. HTTP, MCP and the console return them unchanged."""
 
 from typing import Annotated, Generic, Literal, TypeVar
 
@@ -14,10 +14,10 @@ from remit.core.errors import Reason, RemitError
 T = TypeVar("T")
 
 Cursor = Annotated[str, Field(min_length=1, max_length=1_000)]
-"""Where a list goes on. Opaque: made by one answer, given back with the next request."""
+"""The position in a list where the next page begins. Opaque: an answer contains it, and the next request sends it."""
 
 Position = Annotated[str, Field(min_length=1, max_length=65_536)]
-"""Where a stream of events goes on: how far each chain was told."""
+"""The position in a stream of events: the last sent entry of each chain."""
 
 Link = Annotated[str, Field(max_length=4_096)]
 
@@ -27,7 +27,7 @@ WaitingFor = Literal["confirmation", "approval", "clarification"]
 
 
 class ErrorTold(Contract):
-    """Why something was refused or failed: the word for it, what, where, and what to do next. Masked."""
+    """The reason of a refusal or failure: its code, what is wrong, where, and the next step. Masked."""
 
     code: Reason = Field(strict=False)
     what: Text
@@ -40,14 +40,14 @@ def describe_error(problem: RemitError) -> ErrorTold:
 
 
 class Page(Contract, Generic[T]):
-    """A part of a list, and where it goes on. There may be more although a page is not full."""
+    """A part of a list, and the cursor of the next page. A page that is not full is not always the last one."""
 
     items: Many[T]
     next: Cursor | None = None
 
 
 class Progress(Contract):
-    """How far running work is. Known to the process that does it, and to nobody after that."""
+    """The progress of running work. Only the process that does the work knows it, and it is not stored."""
 
     phase: ShortText
     done: Count
@@ -55,7 +55,7 @@ class Progress(Contract):
 
 
 class Waiting(Contract):
-    """What a person has to answer before this goes on, until when, and where."""
+    """The decision of a person that this waits for, its deadline, and a link to it."""
 
     kind: QuestionKind
     id: Identifier
@@ -66,7 +66,7 @@ class Waiting(Contract):
 
 
 class TaskAnswer(Contract):
-    """`refused` says that nothing was claimed or done; `stored`, that it is the result of an earlier call."""
+    """The state of a task. `refused`: nothing was claimed or done. `stored`: the result is that of an earlier call."""
 
     state: Literal["running", "done", "refused"]
     task_id: Identifier
@@ -75,12 +75,15 @@ class TaskAnswer(Contract):
     refused: ErrorTold | None = None
     progress: Progress | None = None
     withheld: Text | None = Field(
-        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+        default=None, description="Why an agent gets less information than a person. Null: nothing is withheld."
     )
 
 
 class BrowseAnswer(Contract):
-    """`waiting` is what a person is asked for; the same action again, or a look at it by its id, tells what came."""
+    """The state of a browser action. `waiting` is the approval request that it waits for.
+
+    To see its outcome later, send the same action again, or read it by its id.
+    """
 
     state: Literal["running", "waiting", "done"]
     action_id: Identifier
@@ -98,14 +101,14 @@ class BrowserStatus(Contract):
 
 
 class GoalAnswer(Contract):
-    """Where a goal stands. `next` says who can do what about it now."""
+    """The state of a goal. `next` lists the next steps, and who can take them."""
 
     state: Literal["running", "waiting", "done", "failed", "refused"]
     tenant_id: Identifier
     correlation_id: Identifier
     user_id: Identifier
     event: ShortText = Field(description="The goal's last event; empty before the first.")
-    text: Text = Field(description="What the user is told, or asked.")
+    text: Text = Field(description="The message or question for the user.")
     outcome: AgentExecutionOutcome | None = None
     waiting_for: WaitingFor | None = None
     waiting: Waiting | None = None
@@ -115,14 +118,14 @@ class GoalAnswer(Contract):
 
 
 class Question(Contract):
-    """One line of the inbox: what waits for a person; or did, and how it was closed."""
+    """One line of the inbox: a request that waits for a person, or one that is closed, with its outcome."""
 
     kind: QuestionKind
     id: Identifier
     tenant: Identifier
     title: Text
     asked_by: ShortText
-    authority: ShortText = Field(description="By what it is asked: a token, or a user and the policies.")
+    authority: ShortText = Field(description="The authority of the requester: a token, or a user and the policies.")
     risk: ShortText | None
     created_at: Timestamp
     expires_at: Timestamp | None
@@ -134,9 +137,10 @@ class Question(Contract):
 
 
 class RequestAsked(Contract):
-    """What an agent wants sent, typed or called: as it will be, with what is secret in it masked.
+    """The request or call of an agent, exactly as it will be made, with secrets masked.
 
-    Of a browser's request `url` is there, of a call of a governed function its `arguments` and `way_back`.
+    A browser request has `url`. A call of a governed function has `arguments` and `way_back`, which says how the call
+    can be undone.
     """
 
     headline: Text
@@ -150,12 +154,12 @@ class RequestAsked(Contract):
     way_back: Text | None
     action_id: Identifier
     token_jti: Identifier
-    request_digest: Digest = Field(description="To be given with a yes: the request that was shown.")
+    request_digest: Digest = Field(description="The digest of the request that is shown. An approval must name it.")
     has_picture: bool
 
 
 class GoalAsked(Contract):
-    """What somebody asked for, and what would be done: as it was recorded, not as anybody words it."""
+    """The goal of a user, and its effect. The text comes from the ledger; an agent cannot change it."""
 
     user_id: ShortText
     language_tag: ShortText
@@ -168,11 +172,13 @@ class GoalAsked(Contract):
     fields: JsonObject
     policies: Many[ShortText]
     problem: ShortText | None = None
-    prompt: Text | None = Field(default=None, description="Of a confirmation: the question, with the words for yes.")
+    prompt: Text | None = Field(
+        default=None, description="For a confirmation: the question, with the words that mean yes."
+    )
 
 
 class QuestionView(Contract):
-    """All that a person should see before he answers. A plan's diff is looked at by its proposal id."""
+    """The information for a person's decision. To see the diff of a plan, read its preview by the proposal id."""
 
     question: Question
     request: RequestAsked | None = None
@@ -180,7 +186,9 @@ class QuestionView(Contract):
 
 
 class Decision(Contract):
-    """A person's answer. `shown_digest` is of what he was shown; a confirmation takes an `answer` in words."""
+    """A person's decision. `shown_digest` is the digest of what the person saw. A confirmation takes an `answer` in
+    words.
+    """
 
     approved: bool | None = None
     reason: ShortText | None = None
@@ -189,7 +197,7 @@ class Decision(Contract):
 
 
 class Event(Contract):
-    """Something that happened. Without `id` it is not in the record: progress, or a word about the stream itself."""
+    """An event. An event without `id` is not in the ledger: progress, or a notice about the stream itself."""
 
     id: Position | None
     kind: Kind
@@ -199,4 +207,6 @@ class Event(Contract):
     correlation_id: Identifier | None = None
     task_id: Identifier | None = None
     actor: Identifier | None = None
-    payload: Payload | None = Field(default=None, description="For people; null where it is left out for its size.")
+    payload: Payload | None = Field(
+        default=None, description="The payload, for people only. Null also if it is too large."
+    )

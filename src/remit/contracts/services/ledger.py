@@ -1,4 +1,4 @@
-"""What the desk answers about the record: entries, chains, what a check found, the chain of one goal."""
+"""Answers of the services about the ledger: entries, chains, the findings of a verification, the trace of one goal."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -11,7 +11,7 @@ from remit.parsing import Bounds
 
 
 class Chain(Contract):
-    """One tenant's chain: how long it is, its signed head, and whether the configuration still has the tenant."""
+    """The chain of one tenant: its length, its signed head, and whether the tenant is still in the configuration."""
 
     tenant_id: Identifier
     entries: Count
@@ -20,7 +20,7 @@ class Chain(Contract):
 
 
 class EntryFilter(Contract):
-    """Which entries. `kind` is the beginning of one, such as `task.`; `text` is looked for in what was recorded."""
+    """A filter for entries. `kind` is the beginning of a kind, such as `task.`. `text` is searched in the payload."""
 
     kind: Annotated[str, Field(max_length=100, pattern=r"^[a-z0-9_.-]*$")] | None = None
     correlation_id: Identifier | None = None
@@ -32,7 +32,7 @@ class EntryFilter(Contract):
 
 
 class EntryView(Contract):
-    """One entry, and whether a signed head covers it."""
+    """One entry of the ledger. `problem` says why it cannot be shown whole or verified. Null if nothing was found."""
 
     bounds: ClassVar[Bounds] = LedgerEntry.bounds
 
@@ -41,7 +41,7 @@ class EntryView(Contract):
 
 
 class EntryPage(Page[EntryView]):
-    """Entries, the newest first. A page may be short, even empty, and the list still go on: much was looked through."""
+    """Entries, the newest first. One page searches a limited number of entries, so an empty page may have a `next`."""
 
     bounds: ClassVar[Bounds] = LedgerEntry.bounds
 
@@ -54,19 +54,19 @@ class Finding(Contract):
 
 
 class Verdict(Contract):
-    """What a check of the whole record has found. `holds` when that is nothing."""
+    """The result of a verification of the ledger or one chain. `holds` is true if there are no findings."""
 
     holds: bool
     entries: Count
     heads: Count
     tenants: Count
-    anchored: Count = Field(description="Chains that were measured against a head kept outside the database.")
+    anchored: Count = Field(description="Chains that were compared with a head stored outside of the database.")
     findings: Many[Finding]
-    suppressed: Count = Field(description="Findings that are not listed, since there are too many.")
+    suppressed: Count = Field(description="The number of findings that are not listed, because there are too many.")
 
 
 class VerifyAnswer(Contract):
-    """`running`: look again; what it found stays for a while."""
+    """The state of a verification. If it is `running`, ask again later. Its result is kept for a few minutes."""
 
     state: Literal["running", "done"]
     progress: Progress | None = None
@@ -84,7 +84,7 @@ class GoalLine(Contract):
 
 
 class Replayed(Contract):
-    """One decision about a goal, made again from what was kept of it."""
+    """One decision about a goal, computed again from its stored evidence."""
 
     event_id: Identifier
     at: Timestamp
@@ -97,7 +97,7 @@ class Replayed(Contract):
 
 
 class ReplayAnswer(Contract):
-    """Whether every decision about a goal comes out the same."""
+    """The replay of a goal. `agrees` is true if every decision has the same result again."""
 
     tenant_id: Identifier
     correlation_id: Identifier
@@ -106,7 +106,7 @@ class ReplayAnswer(Contract):
 
 
 class TraceAnswer(Contract):
-    """The chain of one correlation as a tree; `problems` name what is missing in it or does not fit."""
+    """The entries of one correlation as a tree. `problems` names missing and inconsistent parts."""
 
     tenant_id: Identifier
     correlation_id: Identifier
@@ -116,7 +116,7 @@ class TraceAnswer(Contract):
 
 
 class Wanted(Contract):
-    """Something that was asked for and nobody can do yet: how often, when, in which words, by which goals."""
+    """A request that no simulation covers yet: how often it was made, when, in which words, and by which goals."""
 
     intent: Text
     count: Count

@@ -1,4 +1,4 @@
-"""Proposed plans as every way in tells of them: what waits, what a person is shown, how a run goes, what came of it."""
+"""Proposed plans in the answers of the services: pending proposals, previews, and the progress and outcome of runs."""
 
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -47,45 +47,45 @@ ProposalState = Literal[
     "UNDONE",
     "NOT_VOUCHED_FOR",
 ]
-"""UNFINISHED: the process that ran it is gone, and `remit recover`, or the next run, settles it. NOT_VOUCHED_FOR: the
-store says something of the run that the ledger does not."""
+"""UNFINISHED: the process that ran the plan is gone. `remit recover` or the next run recovers it. NOT_VOUCHED_FOR: the
+stored row differs from the ledger, so the run cannot be verified."""
 UndoState = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "STAYS", "UNKNOWN"]
-"""STAYS: what is left of it cannot be taken back."""
+"""STAYS: the rest of the run cannot be rolled back."""
 Note = Annotated[str, Field(max_length=MAX_NOTE)]
 IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
 class UndoTold(Contract):
-    """Whether a run can be taken back, and until when."""
+    """Whether a run can be rolled back, and until when."""
 
     state: UndoState
     until: Timestamp | None = None
 
 
 class ProposalView(Contract):
-    """One proposed plan: who wants it, what was answered, and what came of it."""
+    """One proposed plan: its proposer, the decision about it, and its outcome."""
 
     proposal_id: Uuid
     state: ProposalState
     plan_id: Identifier
     plan_digest: Digest
-    title: ShortText = Field(description="What the plan would have done when it was proposed, in a line.")
-    risk: RiskLevel = Field(description="When it was proposed; a look at it says what it is now.")
+    title: ShortText = Field(description="The effect of the plan at the time of the proposal, in one line.")
+    risk: RiskLevel = Field(description="The risk at the time of the proposal. The preview has the current risk.")
     proposed_by: Identifier
     token_jti: Identifier | None
-    note: Note | None = Field(description="What the proposer says of it. Nothing is decided by it.")
+    note: Note | None = Field(description="The proposer's comment. It has no influence on any decision of Remit.")
     created_at: Timestamp
-    expires_at: Timestamp = Field(description="When nobody can answer any more.")
+    expires_at: Timestamp = Field(description="The time after which no person can approve or deny the proposal.")
     decided_by: ShortText | None
     decided_at: Timestamp | None
     reason: ShortText | None
     envelope_id: Identifier | None
-    apply_until: Timestamp | None = Field(default=None, description="When the approval ends, if it is not used.")
+    apply_until: Timestamp | None = Field(default=None, description="The time at which an unused approval expires.")
     report_folder: RelativePath | None = None
     undo: UndoTold | None = None
-    progress: Progress | None = Field(default=None, description="How far a run of this process is. Kept nowhere.")
+    progress: Progress | None = Field(default=None, description="The progress of a run in this process. Not stored.")
     refused: ErrorTold | None = Field(
-        default=None, description="Why the last try to apply it changed nothing, as far as this process knows."
+        default=None, description="Why the last attempt to apply it changed nothing, as far as this process knows."
     )
     link: Link | None = None
 
@@ -97,14 +97,14 @@ class ProposalPage(Page[ProposalView]):
 
 
 class ChangedSince(Contract):
-    """An input that is not as it was when the plan was approved or, before that, when its preview was computed."""
+    """An input that changed since the plan was approved or, before an approval, since its preview was computed."""
 
     path: RelativePath
     how: ShortText
 
 
 class ProposalPreview(Contract):
-    """What a proposed plan would do, as it was computed and stored. An approval names this `preview_digest`."""
+    """The stored preview of a proposed plan. An approval names this `preview_digest`."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (2 << 20))
 
@@ -113,50 +113,53 @@ class ProposalPreview(Contract):
     document: PlanPreviewDocument
     changed_since: Many[ChangedSince] = Field(
         default=(),
-        description="Inputs that are not as they were when the plan was approved: then applying it is refused. Of a"
-        " plan that waits, when the preview was computed: then approving it is refused until it is computed again."
-        " Rows on a database server are not looked at here.",
+        description="For an approved plan: the inputs that changed since the approval; then it cannot be applied. For a"
+        " pending plan: the inputs that changed since the preview was computed; then it cannot be approved until the"
+        " preview is computed again. Rows on a database server are not compared here.",
     )
-    computed_at: Timestamp | None = Field(default=None, description="When this preview was computed.")
+    computed_at: Timestamp | None = Field(default=None, description="The time at which this preview was computed.")
     computed_by: ShortText | None = Field(
-        default=None, description="Who had it computed: the proposer, or the caller who had it computed again."
+        default=None, description="The proposer, or the caller who requested to compute the preview again."
     )
 
 
 class DriftedFile(Contract):
-    """A file that somebody changed after the run."""
+    """A file that changed after the run."""
 
     path: RelativePath
-    exists: bool = Field(description="Whether there is a file now.")
-    changed_by: Identifier | None = Field(default=None, description="The envelope of the later run that left it so.")
+    exists: bool = Field(description="Whether the file exists now.")
+    changed_by: Identifier | None = Field(
+        default=None, description="The envelope of the later run that left the file in its current state."
+    )
 
 
 class UndoAnswer(Contract):
-    """How it ended to take back a run; REFUSED: nothing was touched, and `refused` and `drifted` say why."""
+    """The outcome of the rollback of a run. REFUSED: nothing was changed, and `refused` and `drifted` say why."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
     status: Literal["EXECUTED", "PARTIAL", "FAILED", "REFUSED", "NOTHING"]
     envelope_id: Identifier
-    stored: bool = Field(default=False, description="It was taken back before; nothing was done now.")
+    stored: bool = Field(default=False, description="The run was rolled back by an earlier call; nothing was done now.")
     restored: Many[RelativePath] = ()
     kept: Many[ShortText] = ()
     drifted: Many[DriftedFile] = ()
     drift_digest: Digest | None = Field(
-        default=None, description="Of the files that were changed since, as they are now; a forced undo names it."
+        default=None,
+        description="The digest of all changed files in their current state. A forced rollback must name it.",
     )
     refused: ErrorTold | None = None
     errors: Many[ErrorResponse] = ()
     set_aside: Many[RelativePath] = Field(
-        default=(), description="Where what stood in the place of overwritten files is kept."
+        default=(), description="The copies of changed files that this rollback overwrote."
     )
     withheld: Text | None = Field(
-        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+        default=None, description="Why an agent gets less information than a person. Null: nothing is withheld."
     )
 
 
 class RunView(Contract):
-    """One run of a plan, or of what took it back; proposed here or approved at the command line."""
+    """One run of a plan, or of its rollback. The plan was proposed here, or approved at the command line."""
 
     at: Timestamp
     what: Literal["plan", "rollback"]
@@ -176,7 +179,7 @@ class RunPage(Page[RunView]):
 
 
 class RunDocuments(Contract):
-    """All that is on record of one run, as the ledger vouches for it."""
+    """All stored documents of one run, verified against the ledger."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=2 * LARGE.max_bytes)
 
@@ -187,22 +190,23 @@ class RunDocuments(Contract):
     errors: Many[ErrorResponse]
     rollbacks: Many[RollbackOutcome]
     withheld: Text | None = Field(
-        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+        default=None, description="Why an agent gets less information than a person. Null: nothing is withheld."
     )
 
 
 class UndoLook(Contract):
-    """What taking a run back would meet now. Nothing was touched."""
+    """The conditions for a rollback of a run at this time. Nothing was changed."""
 
     envelope_id: Identifier
     undo: UndoTold
     drifted: Many[DriftedFile] = ()
     drift_digest: Digest | None = Field(
-        default=None, description="Of the files that were changed since, as they are now; a forced undo names it."
+        default=None,
+        description="The digest of all changed files in their current state. A forced rollback must name it.",
     )
     set_aside: Many[RelativePath] = Field(
-        default=(), description="Where what earlier forced undos of this run have overwritten is kept."
+        default=(), description="The copies of changed files that earlier forced rollbacks of this run overwrote."
     )
     withheld: Text | None = Field(
-        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+        default=None, description="Why an agent gets less information than a person. Null: nothing is withheld."
     )
