@@ -34,7 +34,8 @@ def test_a_reason_that_the_table_does_not_know_leaves_as_an_internal_error() -> 
         Reason.REPLAY_FAILED,
     }
     unknown = {reason for reason in Reason if reason not in PLAN_CODES}
-    assert unknown == {Reason.TRANSITION_INVALID, *of_browsers, *of_goals}
+    of_requests = {Reason.AUTHENTICATION_REQUIRED}  # refused before there is a plan
+    assert unknown == {Reason.TRANSITION_INVALID, *of_requests, *of_browsers, *of_goals}
     assert {plan_error(reason) for reason in unknown} == {INTERNAL}
 
 

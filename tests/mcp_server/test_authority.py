@@ -203,6 +203,8 @@ def test_without_a_valid_token_every_request_is_refused(desked: Desked, address:
             assert answer.status_code == 401
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
             assert answer.json()["error"]["data"]["next_step"]
+            is_missing = isinstance(headers, dict) and "Authorization" not in headers
+            assert (answer.json()["error"]["data"]["code"] == "authentication_required") is is_missing
             assert desked.agent not in answer.text
 
 

@@ -34,6 +34,20 @@ def test_an_agent_is_known_by_its_token_and_a_person_by_the_session(server: Serv
     assert (nobody.status, nobody.get("www-authenticate")) == (401, 'Bearer realm="remit"')
 
 
+def test_a_request_without_a_valid_credential_needs_authentication_and_one_without_permission_is_denied(
+    server: Served, place: Place
+) -> None:
+    ended, _ = server.log_in("eve")
+    place.workspace.people.remove("eve", actor="os:test")
+    for headers in ({}, {"Cookie": "remit_session=unknown"}, {"Cookie": f"remit_session={ended}"}):
+        refused = server.ask("GET", "/v1/me", **headers)
+        assert (refused.status, refused.problem["code"]) == (401, "authentication_required")
+        assert "token" in refused.problem["what"], "the message says what is missing"
+        assert "remit token issue" in refused.problem["next_step"]
+    denied = server.ask("GET", "/inbox", **bearer(place))
+    assert (denied.status, denied.problem["code"]) == (403, "permission_denied")
+
+
 def test_what_is_not_one_plain_bearer_token_is_refused(server: Served, place: Place) -> None:
     token = place.token()
     for text in (

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     MALFORMED = "malformed"
     TOO_LARGE = "too_large"
     TOO_DEEP = "too_deep"
+    AUTHENTICATION_REQUIRED = "authentication_required"
     AUTHORITY_MALFORMED = "authority_malformed"
     SIGNATURE_INVALID = "signature_invalid"
     KEY_UNKNOWN = "key_unknown"
@@ -108,6 +109,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.MALFORMED: "the input breaks its contract: invalid JSON, a wrong type, a missing field or an unknown field",
     Reason.TOO_LARGE: "the input has more bytes or items than Remit reads",
     Reason.TOO_DEEP: "the input is nested deeper than Remit reads",
+    Reason.AUTHENTICATION_REQUIRED: "the request carries no credential, or its session has ended",
     Reason.AUTHORITY_MALFORMED: "the lease or token that was sent is not a lease or token, or is incomplete",
     Reason.SIGNATURE_INVALID: "the signature does not match the document, or was made for another kind of document",
     Reason.KEY_UNKNOWN: "the document is signed with a key that is not in this keyring",

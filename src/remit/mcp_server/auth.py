@@ -51,10 +51,17 @@ def verify_caller(tokens: Tokens, text: str) -> AgentCaller:
 
 def read_bearer(headers: list[str]) -> str:
     """Return the token of the Authorization header. Two such headers are refused, because one could hide the other."""
+    if not headers:
+        raise RefusedError(
+            Reason.AUTHENTICATION_REQUIRED,
+            "authentication is required: the request has no capability token",
+            where="header Authorization",
+            next_step="Send the header Authorization with `Bearer TOKEN`. A person issues the token: remit token issue",
+        )
     if len(headers) != 1 or not headers[0].lower().startswith(_SCHEME):
         raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
-            "the request carries no capability token, or more than one",
+            "the header is not `Bearer TOKEN`, or the request has two of them",
             where="header Authorization",
             next_step="Send the header Authorization once, with `Bearer TOKEN`. A person issues it: remit token issue",
         )

@@ -117,10 +117,10 @@ def _require_person(request: Request) -> None:
     if get_caller(request) is None:
         raise ResponseError(
             RefusedError(
-                Reason.PERMISSION_DENIED,
-                "it is not known who asks",
+                Reason.AUTHENTICATION_REQUIRED,
+                "authentication is required: the request has no valid session and is not from an allowed scraper",
                 where="header Authorization",
-                next_step="A scraper sends the secret of `web.metrics.secret_file`; a person logs in (remit serve).",
+                next_step="A scraper sends the secret of `web.metrics.secret_file`. A person logs in at /login.",
             ),
             401,
             CHALLENGE,

@@ -92,5 +92,6 @@ def test_a_bug_is_told_without_its_secrets(site: WebSite, monkeypatch: pytest.Mo
 def test_whoever_asks_for_the_metrics_hears_of_the_scrapers_secret_and_of_no_token(site: WebSite) -> None:
     answer = site.get("/metrics")
     assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="remit"')
+    assert answer.tree["code"] == "authentication_required"
     assert "web.metrics.secret_file" in answer.tree["next_step"]
     assert "token" not in answer.tree["next_step"]

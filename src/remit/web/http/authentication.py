@@ -138,10 +138,10 @@ def is_still_valid(request: HTTPConnection) -> bool:
 def not_identified_error() -> ResponseError:
     return _unauthorized_error(
         RefusedError(
-            Reason.PERMISSION_DENIED,
-            "it is not known who asks",
-            where="header Authorization",
-            next_step="An agent sends its capability token (remit token issue); a person logs in (remit serve).",
+            Reason.AUTHENTICATION_REQUIRED,
+            "authentication is required: the request has no capability token and no valid session",
+            where="headers Authorization and Cookie",
+            next_step="An agent sends its capability token (remit token issue). A person logs in at /login.",
         ),
         CHALLENGE,
     )

@@ -56,7 +56,8 @@ class Problem(Contract):
 
 _ALWAYS: Final = {
     400: "The request is not valid.",
-    401: "Authentication is missing or no longer valid.",
+    401: "Authentication is missing or not valid. The code is `authentication_required`, or it names the problem of the"
+    " credential, such as `expired`.",
     403: "The caller has no permission for this.",
     405: "This address does not support the method.",
     421: "This server does not have the host name in the request.",

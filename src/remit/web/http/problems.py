@@ -45,6 +45,8 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.AUTHORITY_MALFORMED: Statuses(400),
     Reason.MISUSE: Statuses(400),
     Reason.TOO_LARGE: Statuses(413),
+    # The caller is not authenticated.
+    Reason.AUTHENTICATION_REQUIRED: Statuses(401),
     # Nobody lets this caller do that.
     Reason.SIGNATURE_INVALID: Statuses(403),
     Reason.KEY_UNKNOWN: Statuses(403),
