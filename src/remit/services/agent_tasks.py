@@ -1,7 +1,8 @@
-"""Tasks that an agent asks for with its token: refused on protected files, and answered without digests of content.
+"""Tasks that an agent requests with its token. Restricts protected files, and removes digests of content from results.
 
-A copy of a protected file under another name can be read by each caller that may read that name. So a task on one
-needs a lease that a person issued for exactly this manifest. A lease from a program is enough for every other file.
+A copy of a protected file under another name can be read by each caller that may read that name. So a task on a
+protected file needs a lease that a person issued for exactly this manifest. A lease from a program is enough for every
+other file.
 """
 
 import os
@@ -33,7 +34,7 @@ _LEASES: Final = """SELECT seq FROM ledger_entries
 def require_not_protected(workspace: Workspace, manifest: TaskManifest, lease: bytes) -> None:
     """Refuse a task on a protected file, unless a person issued this lease for exactly this manifest.
 
-    Whether the lease itself is valid is not judged here: the road does that next.
+    It does not check whether the lease is valid. The execution engine does that next.
     """
     protected = protected_paths(workspace, manifest)
     if not protected or _is_leased_by_person(workspace, manifest, lease):
@@ -47,12 +48,15 @@ def require_not_protected(workspace: Workspace, manifest: TaskManifest, lease: b
 
 
 def protected_paths(workspace: Workspace, manifest: TaskManifest) -> list[str]:
-    """The protected files that a task names, absolute."""
+    """Return the protected files that a task names, as absolute paths."""
     return [path for path in _list_task_paths(workspace, manifest) if _is_protected(workspace, path)]
 
 
 def result_for_agent(workspace: Workspace, result: ExecutionResult) -> ExecutionResult:
-    """The result without a digest of content. A digest of a file with few possible contents tells which one it is."""
+    """Return the result without a digest of content.
+
+    If a file has few possible contents, its digest shows which one it has.
+    """
     output = result.output
     if not isinstance(output, CopyOutput) or not isinstance(output.undo_metadata, CopyUndo):
         return result
@@ -68,15 +72,18 @@ def has_content_digest(result: ExecutionResult | None) -> bool:
 
 
 def _list_task_paths(workspace: Workspace, manifest: TaskManifest) -> Iterator[str]:
-    """Every file that the task reads, takes or makes, absolute; of a restore also the file that was deleted."""
+    """List every file that the task reads, removes or creates, as absolute paths.
+
+    For the restore of a deleted file, that file is listed too.
+    """
     capability = workspace.tasks.registry.get(manifest.capability_id)
-    if capability is None:  # the road refuses it
+    if capability is None:  # the execution engine refuses it
         return
     try:
         yield from (
             place.path for place in locate_paths(manifest, capability, workspace.tasks.operation().rules.bases).values()
         )
-    except RemitError:  # likewise
+    except RemitError:  # as above
         return
     if capability.restores is not None:
         try:
@@ -89,8 +96,9 @@ def _list_task_paths(workspace: Workspace, manifest: TaskManifest) -> Iterator[s
 
 
 def _is_protected(workspace: Workspace, path: str) -> bool:
-    """By its name below the root, and below each directory that tasks may work in. What no plan may touch at all, such
-    as a policy that says who may do what, counts too.
+    """Return whether a path is protected, by its name below the root or below a directory that tasks may work in.
+
+    A path that no plan may touch at all, such as an access policy, is protected too.
     """
     folders = (project_root(workspace), *workspace.tasks.operation().rules.bases())
     above = [f"{folder.rstrip('/')}/" for folder in folders]
@@ -101,7 +109,7 @@ def _is_protected(workspace: Workspace, path: str) -> bool:
 
 
 def _is_leased_by_person(workspace: Workspace, manifest: TaskManifest, lease: bytes) -> bool:
-    """As a signed entry of the ledger says it."""
+    """Return whether a signed ledger entry says that a person issued this lease for this manifest."""
     try:
         token = LeaseToken.parse(lease, source="lease")
     except RemitError:

@@ -1,7 +1,8 @@
-"""Browser actions at the desk: for agents, in the browser that outlives this process.
+"""The service for browser actions of agents, in the browser process that outlives this process.
 
-A request that changes something is held there until a person has answered. Nobody's thread is held for that: whoever
-waits is told that a person has to answer, and the same action again, or a look at it by its id, tells what came of it.
+The browser process holds a request that changes something until a person approves or denies it. No thread here waits
+for that. The caller gets an answer that names the approval request. To see the outcome later, the caller sends the same
+action again, or reads it by its id.
 """
 
 import time
@@ -28,7 +29,7 @@ POLL_SECONDS: Final = 0.05
 
 
 class _BrowseResult(NamedTuple):
-    """How it ended, or the question that it waits for."""
+    """The reply to an action, or the approval request that it waits for."""
 
     reply: ActionReply | None
     pending: PendingApproval | None
@@ -38,16 +39,18 @@ class BrowserService:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
         workspace = context.workspace
-        # The host outlives this process, and must not act as anybody.
+        # The browser process outlives this process. It must not act as the agent that started it.
         environ = {name: value for name, value in workspace.environ.items() if name not in AGENT_VARIABLES}
         self._client = HostClient(workspace.root, DaemonFolder.of(workspace.state), environ)
 
     def act(self, caller: Caller, action: bytes, wait: float = 0.0) -> BrowseAnswer:
-        """One action under the caller's own token. What it may do, the road decides by that token."""
+        """Carry out one action with the caller's token. The execution engine checks the action against the token."""
         require(caller, Right.BROWSE)
         require_wait(wait)
-        if not isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
-            raise RefusedError(Reason.PERMISSION_DENIED, "the browser is for agents with a token", where="the caller")
+        if not isinstance(caller, AgentCaller):  # a second check, so that not everything depends on the table of rights
+            raise RefusedError(
+                Reason.PERMISSION_DENIED, "only an agent with a token can use the browser", where="the caller"
+            )
         parsed = Action.parse(action, source="action")
         deadline = time.monotonic() + wait
         while True:
@@ -66,7 +69,7 @@ class BrowserService:
                 )
 
     def get(self, caller: Caller, action_id: str, wait: float = 0.0) -> BrowseAnswer:
-        """What became of an action: its recorded result, or what it waits for. An agent sees its own."""
+        """Return the recorded result of an action, or what it waits for. An agent sees its own actions only."""
         require(caller, Right.SEE_OWN)
         require_wait(wait)
         deadline = time.monotonic() + wait
@@ -76,7 +79,7 @@ class BrowserService:
         if callers_job is not None:
             callers_job.wait(wait)
         found = self._context.find_claim("browser", action_id)
-        if found is None:  # refused, so that nothing of it is kept: then it is told as long as it is remembered here
+        if found is None:  # a refused action is not stored, but this process remembers it for a while
             if callers_job is None:
                 raise missing
             result = None if callers_job.is_running else callers_job.result().reply
@@ -92,12 +95,12 @@ class BrowserService:
             if pending is None:
                 if remaining <= 0 or self._context.jobs.is_ending:
                     return BrowseAnswer(state="running", action_id=action_id)
-                time.sleep(min(remaining, POLL_SECONDS))  # it ends in another process, and nobody rings for that
+                time.sleep(min(remaining, POLL_SECONDS))  # it ends in another process, which sends no signal for that
             found = self._context.find_claim("browser", action_id) or found
         return BrowseAnswer(state="done", action_id=action_id, stored=True, result=self._read_result(found))
 
     def read_picture(self, caller: Caller, action_id: str) -> bytes:
-        """The picture of a screenshot, as PNG."""
+        """Return the picture of a screenshot, as PNG."""
         answer = self.get(caller, action_id)
         output: Any = answer.result.output if answer.result is not None else None
         result = output.get("screenshot") if isinstance(output, dict) else None
@@ -122,12 +125,12 @@ class BrowserService:
             reply = self._client.browse(action, caller.text, on_waiting=on_waiting)
             return _BrowseResult(reply, pending[-1] if pending else None)
 
-        # By the token too: whoever has another may be answered otherwise.
+        # The key includes the token, because the same action may be answered differently with another token.
         key = f"browser:{parsed.digest()}:{digest_bytes(caller.text.encode())}"
         return self._context.jobs.start(key, browse, subject=f"browser:{parsed.action_id}", owner=caller.id)
 
     def _is_still_pending(self, approval_id: str, seconds: float) -> bool:
-        """Still, after so long a wait."""
+        """Wait, at most so many seconds, and return whether the approval request is still pending."""
         work = self._context.jobs
         found = self._context.workspace.approvals.wait(approval_id, seconds, lambda: work.is_ending)
         return found.state == "PENDING"

@@ -1,4 +1,4 @@
-"""The catalogue at the desk: seen by people, promoted and retired by an admin, out of every agent's reach."""
+"""The service for the catalogue. People see simulations, and admins promote and retire them. Agents can do neither."""
 
 from remit.contracts.services.admin import CatalogueView, SimulationLine, SimulationView, StateSaid
 from remit.core.errors import Reason, RefusedError, RemitError
@@ -16,7 +16,7 @@ class CatalogueService:
         self._context = context
 
     def list_simulations(self, caller: Caller, tenant: str) -> CatalogueView:
-        """All simulations, and where each stands for the tenant."""
+        """List all simulations, with their state for the tenant."""
         require(caller, Right.SEE)
         promotion = self._context.workspace.promotion
         entries = promotion.catalogue(tenant)
@@ -30,7 +30,7 @@ class CatalogueService:
         )
 
     def list_languages(self, caller: Caller, tenant: str) -> tuple[str, ...]:
-        """The language tags in which something can be asked for there. None while the files are not in order."""
+        """List the language tags in which users can make requests there. Empty while the files are not valid."""
         require(caller, Right.SEE)
         try:
             entries = self._context.workspace.promotion.catalogue(tenant)
@@ -40,7 +40,7 @@ class CatalogueService:
         return tuple(sorted({tag for simulation in active for tag in simulation.phrases}))
 
     def show(self, caller: Caller, tenant: str, simulation_id: str) -> SimulationView:
-        """One simulation whole, with the digest that `promote` takes."""
+        """Return one simulation with its whole definition, and the digest that `promote` takes."""
         require(caller, Right.SEE)
         promotion = self._context.workspace.promotion
         entry = promotion.catalogue(tenant).find(simulation_id)
@@ -49,7 +49,7 @@ class CatalogueService:
                 Reason.STATE_MISSING,
                 "no file of the catalogue has such a simulation",
                 where=f"simulation {simulation_id}",
-                next_step="See the catalogue of this tenant.",
+                next_step="Check the id. The catalogue of the tenant lists all simulations.",
             )
         state = promotion.states(tenant).get(simulation_id)
         return SimulationView(
@@ -62,7 +62,7 @@ class CatalogueService:
     def promote(
         self, caller: Caller, tenant: str, simulation_id: str, *, digest: str, reason: str | None = None
     ) -> SimulationView:
-        """Make it ACTIVE, exactly as it was read: the digest says so."""
+        """Make a simulation ACTIVE. The digest ensures that it is exactly the definition that the admin read."""
         who = _require_admin(caller)
         self._context.workspace.promotion.promote(
             simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason), digest=digest
@@ -70,7 +70,7 @@ class CatalogueService:
         return self.show(caller, tenant, simulation_id)
 
     def retire(self, caller: Caller, tenant: str, simulation_id: str, *, reason: str | None = None) -> StateSaid:
-        """Stop it at once; also one whose file was changed or is gone."""
+        """Retire a simulation at once, even if its file was changed or is gone."""
         who = _require_admin(caller)
         promotion = self._context.workspace.promotion
         return make_state_view(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason)))
@@ -93,8 +93,8 @@ def make_line(entry: CatalogueEntry) -> SimulationLine:
 
 def _require_admin(caller: Caller) -> Person:
     require(caller, Right.CHANGE_CATALOGUE)
-    if isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
-        raise RefusedError(Reason.PERMISSION_DENIED, "the catalogue is changed by people", where="the caller")
+    if isinstance(caller, AgentCaller):  # a second check, so that not everything depends on the table of rights
+        raise RefusedError(Reason.PERMISSION_DENIED, "only a person can change the catalogue", where="the caller")
     return caller.person
 
 

@@ -1,4 +1,4 @@
-"""People at the desk: every person sees who there is; an admin invites and removes; no agent does either."""
+"""The service for people. Every person can list them; an admin invites and removes them. Agents can do neither."""
 
 from datetime import timedelta
 
@@ -28,13 +28,16 @@ class PeopleService:
         tenant: str | None = None,
         life: timedelta = LINK_LIFE,
     ) -> Invitation:
-        """A link for somebody; told to whoever asked, and kept nowhere. A user without a tenant is of the only one."""
+        """Make an invitation link for a person. It is returned to the caller only, and not stored.
+
+        For a user without a tenant, the tenant is chosen by `tenants.choose_tenant`.
+        """
         require(caller, Right.INVITE)
         people = self._context.workspace.people
         tenant = tenant_of_user(self._context.workspace, user, tenant)
         return people.invite(name, role, actor=caller.actor, user=user, tenant=tenant, life=life)
 
     def remove(self, caller: Caller, name: str) -> str:
-        """The id of whom it was."""
+        """Remove a person, and return the id of that person."""
         require(caller, Right.INVITE)
         return self._context.workspace.people.remove(name, actor=caller.actor)

@@ -1,4 +1,4 @@
-"""The desk of one process: what every way in calls, and nothing else. Each part looks who calls before all else."""
+"""The services of one process, which all interfaces call. Each service checks the rights of the caller first."""
 
 from typing import Self
 
@@ -18,10 +18,13 @@ from remit.workspace.workspace import Workspace
 
 
 class Services:
-    """One for each process; safe to use from any thread. Close it before the workspace."""
+    """All services of a workspace, one object for each process. Safe to use from any thread.
+
+    Close it before the workspace.
+    """
 
     def __init__(self, workspace: Workspace, *, console_url: ConsoleUrl = None) -> None:
-        """`console_url` is where people find the console: answers link to it."""
+        """`console_url` is the address of the console. Answers link to it."""
         self.workspace = workspace
         self.jobs = JobRunner()
         self.events = Events(
@@ -46,16 +49,16 @@ class Services:
         self.close()
 
     def start_recovery(self) -> Job[int]:
-        """Finish or clear away what a process that died had begun: for whoever starts serving."""
+        """Start the recovery of the interrupted requests of dead processes. A server calls this when it starts."""
         return self._context.start_recovery()
 
     def release_waiters(self) -> None:
-        """Answer everybody who waits with how things stand: this process is about to end."""
+        """Answer all waiting callers with the current state, because this process is about to end."""
         self.jobs.release_waiters()
         self.workspace.approvals.change_signal.notify()
 
     def close(self) -> None:
-        """Listeners are let go first: they would wait for ever. Then the work: cancelled, or waited for."""
+        """Remove the listeners first, because they would wait without end. Then cancel the jobs, or wait for them."""
         self.events.close()
         self.plans.close()
         self.jobs.close()

@@ -1,4 +1,4 @@
-"""Leased tasks at the desk: run, looked at by their id, and leases for an admin."""
+"""The service for leased tasks. It runs tasks, reads their state by id, and issues leases for an admin."""
 
 import json
 from collections.abc import Callable
@@ -40,15 +40,15 @@ class _TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class StartedTask:
-    """A task under way."""
+    """A task that was started."""
 
     task_id: str
     job: Job[_TaskRun]
     redact: Callable[[TaskAnswer], TaskAnswer] = lambda answer: answer
-    """As this caller may see it."""
+    """Removes the parts of an answer that the caller may not see."""
 
     def answer(self) -> TaskAnswer:
-        """As far as it is by now."""
+        """Return the current state of the task."""
         if self.job.is_running:
             return self.redact(TaskAnswer(state="running", task_id=self.task_id, progress=self.job.progress))
         return self.redact(_build_answer(self.task_id, self.job.result()))
@@ -59,14 +59,14 @@ class TaskService:
         self._context = context
 
     def run(self, caller: Caller, manifest: bytes, lease: bytes, wait: float = 0.0) -> TaskAnswer:
-        """Have a leased task done. Who asked is recorded with its intent, so that he can look at it later."""
+        """Run a leased task. The ledger records the caller with the intent, so that the caller can read it later."""
         require_wait(wait)
         started = self.start(caller, manifest, lease)
         started.job.wait(wait)
         return started.answer()
 
     def start(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
-        """The same, for one who waits in his own way. Quick: all that takes time is the job's."""
+        """Start a leased task, for a caller that waits by itself. Returns quickly; the job does the work."""
         require(caller, Right.RUN_TASK)
         parsed = TaskManifest.parse(manifest, source="manifest")
         request_entry = task_request_entry(caller, parsed.task_id, parsed.capability_id)
@@ -87,13 +87,13 @@ class TaskService:
             )
             return _TaskRun(result, bool(stored), refusals[0] if refusals else None)
 
-        # By both, whole: only who gives the same task and the same lease is answered by the same run.
+        # The key includes both documents: only the same task with the same lease is answered by the same run.
         key = f"task:{'agent' if is_agent else 'person'}:{digest_bytes(manifest)}:{digest_bytes(lease)}"
         job = self._context.jobs.start(key, execute, subject=f"task:{parsed.task_id}", owner=caller.id)
         return StartedTask(parsed.task_id, job, partial(self._redact_for, caller))
 
     def get(self, caller: Caller, task_id: str, wait: float = 0.0) -> TaskAnswer:
-        """What became of a task: its recorded result, to whoever may run tasks; masked to others who see it."""
+        """Return the state of a task, and its recorded result. The result is masked for callers without `run_task`."""
         require(caller, Right.SEE_OWN)
         require_wait(wait)
         job = self._context.jobs.find(f"task:{task_id}")
@@ -104,7 +104,7 @@ class TaskService:
         if found is None:
             if job is None or job.owner != caller.id:
                 raise missing
-            # Refused, so that nothing of it is kept: then it is told as long as it is remembered here.
+            # A refused task is not stored, but this process remembers it for a while.
             if job.is_running:
                 return TaskAnswer(state="running", task_id=task_id)
             return self._redact_for(caller, _build_answer(task_id, job.result()))
@@ -116,7 +116,7 @@ class TaskService:
         return self._redact_for(caller, TaskAnswer(state="done", task_id=task_id, stored=True, result=result))
 
     def _redact_for(self, caller: Caller, answer: TaskAnswer) -> TaskAnswer:
-        """An agent gets neither the size nor a digest of a file that it may not read."""
+        """Remove the size and the digest of files from an answer for an agent, which may not read those files."""
         if not isinstance(caller, AgentCaller):
             return answer
         answer = answer.model_copy(update={"progress": None})
@@ -131,9 +131,9 @@ class TaskService:
         if not timedelta(0) < life <= MAX_LEASE_LIFE:
             raise RefusedError(
                 Reason.MALFORMED,
-                "a lease lasts for a second at least, and for a day at most",
+                "the life of a lease is not between one second and one day",
                 where="life",
-                next_step="Give seconds, such as 300.",
+                next_step="Give a number of seconds, such as 300.",
             )
         return self._context.workspace.tasks.issue_lease(manifest, life, actor=caller.actor)
 

@@ -1,4 +1,4 @@
-"""Capability tokens at the desk: issued, revoked and listed."""
+"""The service for capability tokens: issue, revoke and list."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ class TokenService:
         self._context = context
 
     def issue(self, caller: Caller, request: bytes | TokenWish) -> TokenIssued:
-        """Sign a token and record it. Its text is told now, and kept nowhere."""
+        """Sign a token and record it. Its text is returned now, and not stored."""
         require(caller, Right.ISSUE_TOKEN)
         wish = request if isinstance(request, TokenWish) else TokenWish.parse(request, source="token wish")
         require_usable(wish)
@@ -41,13 +41,13 @@ class TokenService:
         )
 
     def revoke(self, caller: Caller, jti: str, reason: str | None = None) -> str:
-        """From now on it counts nowhere, and what waits for a person on its behalf is void. The whole id."""
+        """Revoke a token by its whole id. It is not valid any more, and its open approval requests are void."""
         require(caller, Right.REVOKE_TOKEN)
         require_name("token", jti)
         return self._context.workspace.tokens.revoke(jti, actor=caller.actor, reason=reason)
 
     def list_tokens(self, caller: Caller, cursor: str | None = None, limit: int = 50) -> Page[TokenView]:
-        """Those issued here, the newest first; to an agent, its own."""
+        """List the tokens that this workspace issued, the newest first. An agent sees its own tokens only."""
         require(caller, Right.SEE_OWN)
         rows = self._context.workspace.tokens.listed()
         if isinstance(caller, AgentCaller):
@@ -60,25 +60,25 @@ class TokenService:
 
 
 def require_usable(wish: TokenWish) -> None:
-    """What could never be used is said now, and not at the first try."""
+    """Refuse a token that could never be used, so that the admin learns it now and not at the first use."""
     limits = wish.constraints
     if "goal.ask" in wish.caps and limits.user is None:
         raise _unusable_error(
-            "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
+            "a token with the capability goal.ask needs a user, because its agent can only ask for that user",
             "constraints.user",
-            "Say for whom: the fields user and tenant.",
+            "Give the fields user and tenant.",
         )
     if "browser.purchase" in wish.caps and limits.max_purchase is None:
         raise _unusable_error(
-            "a token that allows purchases needs a limit for them: without one it allows none",
+            "a token that allows purchases needs a limit; without one it allows no purchase",
             "constraints.max_purchase",
-            'Say how much one purchase may cost, such as {"value": 50, "currency": "EUR"}.',
+            'Give the most that one purchase may cost, such as {"value": 50, "currency": "EUR"}.',
         )
     if any(map(is_browser, wish.caps)) and not limits.domains:
         raise _unusable_error(
-            "a token for the browser needs domains: without any it allows no place at all",
+            "a token for the browser needs domains; without domains it allows no host",
             "constraints.domains",
-            "Name hosts, such as shop.example.",
+            "Give the names of hosts, such as shop.example.",
         )
 
 
@@ -92,7 +92,7 @@ def _page_start(rows: list[TokenRow], cursor: str | None) -> int:
     found = next((at for at, row in enumerate(rows) if row.jti == cursor), None)
     if found is None:
         raise _unusable_error(
-            "this is no place in the list", "cursor", "Give back `next` of the page before, as it came."
+            "this cursor is not a position in the list", "cursor", "Send `next` of the previous page unchanged."
         )
     return found + 1
 
