@@ -20,10 +20,10 @@ MEANINGS: list[tuple[str, dict[str, Any], str]] = [
             "effect": "Buys tea.",
             "expires_at": "2026-01-01T00:10:00.0Z",
         },
-        f"POST {LONG}, Buys tea, until 2026-01-01T00:10:00Z, question {ID}",
+        f"POST {LONG}, Buys tea, until 2026-01-01T00:10:00Z, approval request {ID}",
     ),
-    ("approval.approved", {"approval_id": ID, "reason": "as agreed"}, f"by os:ada, as agreed, question {ID}"),
-    ("approval.voided", {"approval_id": ID, "reason": "the page is gone"}, f"the page is gone, question {ID}"),
+    ("approval.approved", {"approval_id": ID, "reason": "as agreed"}, f"by os:ada, as agreed, approval request {ID}"),
+    ("approval.voided", {"approval_id": ID, "reason": "the page is gone"}, f"the page is gone, approval request {ID}"),
     (
         "browser.intent",
         {"preview": "Click the button 'Pay'", "consent": "token t-1"},
@@ -55,7 +55,7 @@ MEANINGS: list[tuple[str, dict[str, Any], str]] = [
             "code": "KERNEL_ERROR",
             "turned_away": [{"method": "GET", "url": "https://evil.example/", "why": "another host"}],
         },
-        f"click {LONG}, KERNEL_ERROR, by agent os:ada, turned away: GET https://evil.example/ (another host)",
+        f"click {LONG}, KERNEL_ERROR, by agent os:ada, blocked: GET https://evil.example/ (another host)",
     ),
     (
         "browser_request.intent",

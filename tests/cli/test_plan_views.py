@@ -362,14 +362,14 @@ def test_sizes_are_short(size: int, shown: str) -> None:
 @pytest.mark.parametrize(
     "kind, payload, meaning",
     [
-        ("envelope.cancelled", {"envelope_id": "e"}, "void from now on; what runs under it is taken back"),
+        ("envelope.cancelled", {"envelope_id": "e"}, "the envelope is void; a plan that runs with it is undone"),
         ("plan.pruned", {"folder": "f", "bytes": 1}, "f, backups removed"),
         (
             "plan.outcome",
             {"status": {"status": "PARTIAL"}, "actions": [["done", "failed"], ["b", "done"]]},
             "PARTIAL, 1 of 2 actions",
         ),
-        ("rollback.intent", {"consent": "rollback order x"}, "a signed order to take it back"),
+        ("rollback.intent", {"consent": "rollback order x"}, "a signed order to roll the plan back"),
         ("plan.outcome", {"status": 7, "actions": "?"}, '{"status": 7, "actions": "?"}'),
     ],
 )

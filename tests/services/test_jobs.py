@@ -89,7 +89,7 @@ def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch:
         start_job(work, "one more", gate)
     assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
     start_job(work, "modest", gate, owner="agent:other")
-    with pytest.raises(RefusedError, match="too much work is under way"):
+    with pytest.raises(RefusedError, match="too many requests are in progress"):
         start_job(work, "late", gate, owner="agent:third")
     assert work.running + work.waiting == 4
     gate.set()

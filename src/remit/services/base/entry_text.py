@@ -1,10 +1,7 @@
-"""What a ledger entry says, in a few words for people. `--json` shows it whole.
+"""Summaries of ledger entries for people, in a few words. `--json` shows entries whole.
 
-What the ledger's entries about the browser say, for people: which request, to which host, allowed by whom.
-
-Nothing is cut but what could be endless: whoever asks later who allowed what has to be able to read it here.
-
-What an entry of the goal door says, in a few words for people.
+A summary of an entry about the browser names the request, the host and the approver. It shortens only texts of
+unlimited length, because a reader must be able to see here what was allowed, and by whom.
 """
 
 import json
@@ -24,7 +21,7 @@ _STATES: Final = {
 
 
 def render_browser_meaning(entry: Entry, payload: dict[str, Any]) -> str:
-    """Of tokens, questions to a person, actions and held requests; empty for any other entry."""
+    """Summarise an entry about a token, an approval request, an action or a held request. Empty for other entries."""
     subject, _, event = entry.kind.rpartition(".")
     match subject:
         case "token":
@@ -48,7 +45,7 @@ def _render_token(entry: Entry, event: str, payload: dict[str, Any]) -> str:
 
 
 def _render_approval(entry: Entry, event: str, payload: dict[str, Any]) -> str:
-    name = f"question {payload.get('approval_id')}"
+    name = f"approval request {payload.get('approval_id')}"
     match event:
         case "requested":
             subject = _join(payload.get("method"), payload.get("url"), by=" ")
@@ -119,7 +116,7 @@ def _render_blocked(requests: Any) -> str:
         return ""
     first = _join(requests[0].get("method"), requests[0].get("url"), by=" ")
     more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
-    return f"turned away: {first} ({requests[0].get('why')}){more}"
+    return f"blocked: {first} ({requests[0].get('why')}){more}"
 
 
 def _render_problem(problem: dict[str, Any]) -> str:
@@ -138,7 +135,7 @@ REF_SHOWN: Final = 12
 
 
 def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None) -> str:
-    """Empty for an entry of another kind."""
+    """Summarise an entry about a goal or a simulation. Empty for other entries."""
     if kind.startswith("simulation."):
         return _of_dispatch(kind, payload)
     match kind:
@@ -169,7 +166,7 @@ def _of_dispatch(kind: str, payload: Mapping[str, Any]) -> str:
 
 
 def short_refs(text: str) -> str:
-    """Digests cut to what tells them apart at a glance; `--json` has them whole."""
+    """Shorten the digests in a text. `--json` has them whole."""
     parts = (part.rpartition("sha256:") for part in text.split(" "))
     return " ".join(f"{before}sha256:{name[:REF_SHOWN]}" if mark else name for before, mark, name in parts)
 
@@ -177,11 +174,11 @@ def short_refs(text: str) -> str:
 MAX_REFS: Final = 120
 ID_SHOWN: Final = 9
 TASK_SHOWN: Final = 40
-HOW: Final = {"resumed": "taken over from a process that died", "noted": "what it may need to go back"}
+HOW: Final = {"resumed": "continued after its process died", "noted": "data for a possible undo"}
 
 
 def render_meaning(entry: Entry) -> str:
-    """By the kind of the entry, or the payload, cut, where the kind or the payload's shape is not known."""
+    """Summarise an entry by its kind. If the kind or form of the payload is unknown, return the shortened payload."""
     payload = read_payload(entry)
     meaning = ""
     if isinstance(payload, dict):
@@ -191,13 +188,13 @@ def render_meaning(entry: Entry) -> str:
         meaning = meaning or _plan_meaning(entry.kind, payload) or _people_meaning(entry.kind, payload)
         meaning = meaning or _call_meaning(entry.kind, payload) or _clock_meaning(entry.kind, payload)
         meaning = meaning or _meaning(entry, payload)
-    # With spaces, so that it can be wrapped.
+    # JSON with spaces, so that a terminal can wrap it.
     rendered = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(rendered, MAX_REFS)
 
 
 def read_payload(entry: Entry) -> Any:
-    """As a tree; as text where somebody put something there that is no JSON."""
+    """Return the payload as a tree, or as text if it is not JSON because the database was changed."""
     try:
         return json.loads(entry.payload)
     except (ValueError, TypeError, RecursionError):
@@ -231,7 +228,7 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
 
 
 def _call_meaning(kind: str, payload: dict[str, Any]) -> str:
-    """What an agent called, and what came of it."""
+    """Summarise a call of a governed function by an agent, with its outcome."""
     if kind != "call.audit":
         return ""
     ended = f"{payload.get('status')}, effect {payload.get('effect')}"
@@ -240,7 +237,7 @@ def _call_meaning(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _clock_meaning(kind: str, payload: dict[str, Any]) -> str:
-    """What was noticed of the clock, and who accepted it."""
+    """Summarise an entry about the clock: a jump that was found, or its acceptance by a person."""
     if kind == "clock.accepted":
         return f"{payload.get('person')} accepted {payload.get('accepted_at')} after {payload.get('newest_at')}"
     if kind == "clock.jumped":
@@ -249,7 +246,7 @@ def _clock_meaning(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
-    """Who came and went, and what was proposed to them."""
+    """Summarise an entry about a person, a proposal, or the caller of a goal or task."""
     subject = kind.partition(".")[0]
     if subject == "person":
         on_behalf_of = f"for {payload.get('user')} of {payload.get('tenant')}" if payload.get("user") else ""
@@ -263,16 +260,16 @@ def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
 
 
 def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
-    """What only plans have; empty for what they share with tasks."""
+    """Summarise an entry of a kind that only plans have. Empty for kinds that tasks have too."""
     match kind:
         case "plan.outcome" | "rollback.outcome":
             return _plan_outcome(payload)
         case "envelope.issued":
             return _join(payload.get("plan_id"), _until(payload))
         case "rollback.intent":
-            return "a signed order to take it back"
+            return "a signed order to roll the plan back"
         case "envelope.cancelled":
-            return "void from now on; what runs under it is taken back"
+            return "the envelope is void; a plan that runs with it is undone"
         case "plan.pruned":
             return _join(payload.get("folder"), "backups removed")
         case _:
@@ -285,7 +282,7 @@ def _until(payload: dict[str, Any]) -> str:
 
 
 def _other_task(entry: Entry) -> str:
-    """`as restore-t-1`, where the entry belongs to a task that is not what the correlation is named after."""
+    """Return `as restore-t-1` if the entry belongs to a task with another id than the correlation."""
     if not entry.task_id or entry.task_id == entry.correlation_id:
         return ""
     return f"as {shortened(entry.task_id, TASK_SHOWN)}"
@@ -300,7 +297,7 @@ def _outcome(outcome: Any) -> str:
 
 
 def _plan_outcome(payload: dict[str, Any]) -> str:
-    """Of a plan its status and how many of its actions were done; of a rollback, how many checkpoints were restored."""
+    """Summarise an outcome: the status, and the number of actions done (plan) or of checkpoints restored (rollback)."""
     value = payload.get("status")
     status = value.get("status") if isinstance(value, dict) else value
     actions, restored = payload.get("actions"), payload.get("restored")
@@ -323,7 +320,7 @@ def _key_change(payload: dict[str, Any]) -> str:
 
 
 def _short_id(consent: Any) -> str:
-    """`lease 0123...`: enough to find it again."""
+    """Return the consent with a shortened id, such as `lease 0123...`, which is enough to find it again."""
     if not isinstance(consent, str):
         return ""
     consent_kind, _, name = consent.partition(" ")

@@ -1,4 +1,4 @@
-"""An event as it is sent: made once for all who are told the same."""
+"""An event of the stream as it is sent. It is rendered once for all listeners that get the same text."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,12 +12,16 @@ from remit.ledger.entry import Entry
 LAGGED: Final = "desk.lagged"
 PROGRESS: Final = "work.progress"
 MAX_PAYLOAD: Final = 16 << 10
-"""Larger ones are left out: whoever wants one reads the entry."""
+"""The largest payload in an event. A larger payload is left out, and a listener can read the entry instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """`id` is where to go on after it, None if it is in no record; `text` is the event as JSON, on one line."""
+    """An event for listeners.
+
+    `id` is the position after it in the stream, or None if it is not in the ledger. `text` is the event as JSON, on one
+    line.
+    """
 
     id: str | None
     kind: str
@@ -38,7 +42,7 @@ class StreamEvent:
 
     @property
     def stream(self) -> bytes:
-        """As `text/event-stream` has it. The text is on one line, so nothing in it can begin another event."""
+        """The event in the format of `text/event-stream`. Its text is on one line, so it cannot begin another event."""
         if not self._stream:
             id_line = f"id: {self.id}\n" if self.id is not None else ""
             self._stream.append(f"{id_line}event: {self.kind}\ndata: {self.text}\n\n".encode())
@@ -49,8 +53,9 @@ class StreamEvent:
         return Event.from_tree({"id": self.id, **self._body}, source="an event")
 
     def at_position(self, position: str, *, for_agent: bool = False) -> "StreamEvent":
-        """In its place in the stream. An agent is told that it happened; what is recorded of it, and how many entries
-        there are before it, is for people.
+        """Return the event with its position in the stream.
+
+        An agent gets neither the payload nor the number of entries before it. Those are for people.
         """
         body = {**self._body, "payload": None, "actor": None, "seq": None} if for_agent else self._body
         return StreamEvent(position, self.kind, body)
@@ -85,7 +90,10 @@ def make_transient_event(kind: str, at: datetime, payload: dict[str, Any], about
 
 
 def _payload(text: str) -> Any:
-    """Of a row that only somebody else can have written, nothing: the stream goes on."""
+    """Return the payload, or None if it is too large or not a JSON object.
+
+    Only another program can write a row that is not a JSON object. The stream continues after it.
+    """
     if len(text) > MAX_PAYLOAD:
         return None
     try:

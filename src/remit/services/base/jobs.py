@@ -1,7 +1,7 @@
-"""Work that takes longer than its caller waits: begun in a thread, followed by the id of what it is about.
+"""Jobs: work in threads that may take longer than its caller waits. A caller finds a job by the id of its subject.
 
-Nothing rests on what is remembered here. What was done is in the ledger; what is known of running work besides, how far
-it is, ends with this process.
+Nothing depends on the state of this module. The outcome of each job is in the ledger. Only the progress of running jobs
+is known here alone, and it is lost when this process ends.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 MAX_THREADS: Final = 32
 MAX_PER_OWNER: Final = 16
-"""Running and in line, for one caller: the others' work must find a place too."""
+"""The most running and queued jobs of one caller, so that other callers also get a thread."""
 MAX_QUEUED: Final = 256
 MAX_REMEMBERED: Final = 500
 ENDED_SECONDS: Final = 600.0
@@ -31,7 +31,7 @@ IDLE_SECONDS: Final = 30.0
 
 @dataclass(eq=False)
 class Job(Generic[T]):
-    """One piece of work. `subject` is the id of the thing, such as `task:T1`; `owner` whoever asked for it."""
+    """One job. `subject` is the id of its subject, such as `task:T1`; `owner` is the caller who requested it first."""
 
     key: str
     subject: str
@@ -43,10 +43,10 @@ class Job(Generic[T]):
     _result: T | None = None
     _problem: BaseException | None = None
     _context: contextvars.Context = field(default_factory=contextvars.copy_context, repr=False)
-    """Of whoever asked first: what is logged in the thread carries his ids."""
+    """The context of the caller who requested it first, so that log messages of the thread have the caller's ids."""
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
     _wake: threading.Event = field(default_factory=threading.Event, repr=False)
-    """For whoever waits: it has ended, or nobody is to wait any longer."""
+    """Set for waiting callers when the job has ended, or when no caller shall wait any longer."""
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     _wake_callbacks: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
@@ -59,21 +59,21 @@ class Job(Generic[T]):
         return self._cancelled.is_set()
 
     def cancel(self) -> None:
-        """Work that can be stopped looks at it now and then; other work goes on to its end."""
+        """Ask the job to stop. Work that can be stopped checks this regularly; other work continues to its end."""
         self._cancelled.set()
 
     def report_progress(self, phase: str, done: int = 0, total: int | None = None) -> None:
-        """How far it is. Cheap enough to be called often."""
+        """Report the progress of the job. Fast enough to be called often."""
         self.progress = Progress(phase=phase[:200], done=max(done, 0), total=total)
         self._on_progress(self)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within that time; sooner, if nobody is to wait any longer."""
+        """Wait for the end, and return whether the job has ended. `release_waiters` ends the wait early."""
         self._wake.wait(max(seconds, 0.0))
         return self._ended.is_set()
 
     async def wait_async(self, seconds: float) -> bool:
-        """The same for an event loop, which goes on meanwhile: no thread waits."""
+        """Wait in an event loop, without a thread, and return whether the job has ended."""
         loop = asyncio.get_running_loop()
         over = loop.create_future()
 
@@ -82,13 +82,13 @@ class Job(Generic[T]):
                 over.set_result(None)
 
         def wake() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and its waiting callers with it
                 loop.call_soon_threadsafe(end)
 
         timer = loop.call_later(max(seconds, 0.0), end)
         self._wake_callbacks.append(wake)
         try:
-            if not self._wake.is_set():  # from here on, whoever sets it calls `wake`
+            if not self._wake.is_set():  # from here on, the thread that sets it calls `wake`
                 await over
         finally:
             timer.cancel()
@@ -99,28 +99,28 @@ class Job(Generic[T]):
         return self._ended.wait(max(seconds, 0.0))
 
     def release_waiters(self) -> None:
-        """Of whoever waits for it. The work itself goes on."""
+        """End the wait of all callers. The work itself continues."""
         self._wake.set()
         for wake in tuple(self._wake_callbacks):
             wake()
 
     def result(self) -> T:
-        """Of work that has ended; raises what it raised."""
+        """Return the result of a job that has ended, or raise the exception that the work raised."""
         if self._problem is not None:
             raise self._problem
         return cast("T", self._result)
 
     def reject(self, problem: BaseException) -> None:
-        """It was never begun."""
+        """End a job that was never started, with this exception as its result."""
         self._problem = problem
         self._ended.set()
         self.release_waiters()
 
     def run(self) -> None:
-        """Do the work. The callers that wait are told by `end`."""
+        """Do the work. `end` wakes the waiting callers afterwards."""
         try:
             self._result = self._context.run(self._fn, self)
-        except BaseException as problem:  # noqa: BLE001 - told to whoever waits for it
+        except BaseException as problem:  # noqa: BLE001 - `result` raises it in the caller
             self._problem = problem
         finally:
             self._fn, self._context = (
@@ -130,13 +130,13 @@ class Job(Generic[T]):
             self.ended_at = time.monotonic()
 
     def end(self) -> None:
-        """Tell the callers that wait. The same request from now on is a new job, so it must be out of `_active`."""
+        """Wake the waiting callers. The job must not be in `_active` any more: the same request is now a new job."""
         self._ended.set()
         self.release_waiters()
 
 
 class JobRunner:
-    """Safe to use from any thread. A few threads work; they end when there was nothing to do for a while.
+    """Runs jobs in a few threads, which end when there is no work for a while. Safe to use from any thread.
 
     With `one_per_owner`, one job of each owner is at work at a time, so that no owner takes all threads.
     """
@@ -150,19 +150,20 @@ class JobRunner:
         self._work_available = threading.Condition(self._lock)
         self._queue: deque[Job[Any]] = deque()
         self._active: dict[str, Job[Any]] = {}
-        """By key: in line or at work."""
+        """Queued and running jobs, by key."""
         self._ended: OrderedDict[str, Job[Any]] = OrderedDict()
-        """By subject, the last one of each."""
+        """The last ended job of each subject, by subject."""
         self._threads = 0
         self._idle = 0
         self._closed = False
         self.is_ending = False
-        """Nobody waits any longer."""
+        """Whether the process is about to end, so that no caller waits any longer."""
         self.on_progress: Callable[[Job[Any]], None] = lambda _: None
 
     def start(self, key: str, fn: Callable[[Job[T]], T], *, subject: str, owner: str) -> Job[T]:
-        """Have it done. The same key while it is in line or at work is the same job, so it must name all of the wish:
-        whoever gives the same gets the same answer.
+        """Queue a job. While a job with the same key is queued or running, return that job.
+
+        So the key must include all of the request: callers with the same key get the same answer.
         """
         with self._lock:
             if self._closed:
@@ -184,13 +185,13 @@ class JobRunner:
         return job
 
     def find(self, subject: str) -> Job[Any] | None:
-        """The job about this thing: one that goes on now, else the last one that ended a short while ago."""
+        """Find the job with this subject: a queued or running one, else the last one that ended a short while ago."""
         with self._lock:
             active = next((job for job in self._active.values() if job.subject == subject), None)
             return active or self._ended.get(subject)
 
     def active_jobs(self) -> list[Job[Any]]:
-        """In line or at work."""
+        """Return the queued and running jobs."""
         with self._lock:
             return list(self._active.values())
 
@@ -201,18 +202,21 @@ class JobRunner:
 
     @property
     def waiting(self) -> int:
-        """In line."""
+        """The number of queued jobs."""
         return len(self._queue)
 
     def release_waiters(self) -> None:
-        """Of everybody who waits, whatever he wished: this process is about to end. The work goes on until `close`."""
+        """End the wait of all callers, because this process is about to end. The work continues until `close`."""
         with self._lock:
             self.is_ending = True
             for job in self._active.values():
                 job.release_waiters()
 
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
-        """Begin nothing more, cancel what can be, and wait. Whether all has ended; what has not is for recovery."""
+        """Reject queued jobs, cancel running ones, and wait for them. Return whether all have ended.
+
+        Recovery finishes or undoes the work of the others after the end of this process.
+        """
         with self._lock:
             self._closed = True
             for job in self._queue:
@@ -230,9 +234,9 @@ class JobRunner:
 
     def _require_capacity(self, owner: str) -> None:
         if len(self._active) >= self._most + MAX_QUEUED:
-            raise _capacity_error("too much work is under way already", "Try again when some of it has ended.")
+            raise _capacity_error("too many requests are in progress", "Try again when some of them have ended.")
         if sum(job.owner == owner for job in self._active.values()) >= MAX_PER_OWNER:
-            raise _capacity_error("too much work of yours is under way already", "Wait until some of it has ended.")
+            raise _capacity_error("too many of your requests are in progress", "Wait until some of them have ended.")
 
     def _run_jobs(self) -> None:
         while True:
@@ -250,7 +254,7 @@ class JobRunner:
             with self._lock:
                 if self._one_per_owner:
                     self._busy.discard(job.owner)
-                    self._work_available.notify()  # another job of this owner may be in line
+                    self._work_available.notify()  # another job of this owner may be queued
                 self._active.pop(job.key, None)
                 self._ended.pop(job.subject, None)
                 self._ended[job.subject] = job
@@ -258,7 +262,7 @@ class JobRunner:
             job.end()
 
     def _pop_next(self) -> Job[Any] | None:
-        """The first in line whose turn it is, taken out of the line."""
+        """Remove and return the first queued job that may run now."""
         for index, job in enumerate(self._queue):
             if job.owner not in self._busy:
                 del self._queue[index]
@@ -281,8 +285,8 @@ def _reject_second_run(_: Job[Any]) -> Any:
 
 
 def _shutting_down_error() -> RefusedError:
-    return _capacity_error("Remit is about to end", "Nothing was begun. Try again when it is back.")
+    return _capacity_error("this Remit process is about to end", "Nothing was started. Try again after its restart.")
 
 
 def _capacity_error(what: str, next_step: str) -> RefusedError:
-    return RefusedError(Reason.RESOURCE_EXHAUSTED, what, where="the work of this process", next_step=next_step)
+    return RefusedError(Reason.RESOURCE_EXHAUSTED, what, where="the requests of this process", next_step=next_step)

@@ -1,7 +1,7 @@
-"""Whose a thing is: an agent sees what it asked for itself, and of the record only what is about that.
+"""Ownership: an agent sees only the tasks, goals, plans and actions that it requested, and the entries about them.
 
-Who asked for a task or a goal is recorded with it, for a goal in the transaction of its first decision; a browser's
-action and its questions name their agent anyway. An entry that belongs to nobody here is for people only.
+The ledger records the caller of a task with its intent, and the caller of a goal in the transaction of its first
+decision. Browser actions and their approval requests name their agent. An entry without an owner is for people only.
 """
 
 import json
@@ -22,14 +22,15 @@ _ACTOR: Final = """SELECT actor FROM ledger_entries
 _PROPOSAL_ENTRIES: Final = """SELECT kind, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind IN (?, ?)"""
 _MADE_AND_APPROVED: Final = (KIND_OF["PENDING"], KIND_OF["APPROVED"])
-# Each says only of its own kind whose it is: whoever chooses ids must not come by another door's entries.
+# The kind of entry that names the caller, by the family of an entry. Each family has its own, because an agent chooses
+# ids: with the id of another kind of request it must not get that request's entries.
 _REQUEST_KINDS: Final = {
     "task": TASK_REQUESTED,
     "agent": GOAL_REQUESTED,
     "goal": GOAL_REQUESTED,
 }
 _OF_A_PLAN: Final = frozenset({"plan", "rollback", "envelope"})
-"""Their entries go by the envelope, which knows the proposal that it was signed for."""
+"""Families whose entries name the envelope. The envelope leads to the proposal that it was signed for."""
 _CONTENT_FAMILIES: Final = frozenset({"plan", "rollback", "envelope", "proposal", "task"})
 VISIBLE_TO_AGENTS: Final = frozenset(
     {
@@ -40,12 +41,12 @@ VISIBLE_TO_AGENTS: Final = frozenset(
         TASK_REQUESTED,
     }
 )
-"""Kinds of entries about plans and tasks that the stream of events tells an agent. How often there is another one, such
-as a note of each file that is about to change, depends on what files and rows hold: those are for people."""
+"""Kinds of entries about plans and tasks that an agent gets in the stream of events. Other kinds are for people only.
+Their number depends on the content of files and rows: for example, there is one for each file that will change."""
 
 
 def find_requester(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
-    """The id of the caller who asked for it at the desk; None if nobody did."""
+    """Return the id of the caller who requested a task or goal, or None if the services did not receive the request."""
     if not is_name(tenant_id, correlation_id):
         return None
     row = connection.one(_ACTOR, (tenant_id, correlation_id, kind))
@@ -63,14 +64,14 @@ def goal_request_entry(caller: Caller, tenant_id: str, correlation_id: str) -> N
 
 
 def describe_authority(caller: Caller) -> dict[str, str]:
-    """By what somebody asks, for the record."""
+    """Return the authority of a caller for the ledger: the token of an agent, or the role of a person."""
     if isinstance(caller, AgentCaller):
         return {"by": "agent", "jti": caller.token.jti}
     return {"by": "person", "role": caller.role}
 
 
 def find_owner(connection: Connection, entry: Entry) -> str | None:
-    """The caller whose thing this entry is about; None if it is nobody's, and for people only."""
+    """Return the caller who owns the subject of an entry. None if the entry has no owner and is for people only."""
     family = entry.kind.partition(".")[0]
     if family == "approval":
         return _agent(_field(entry, "agent_id"))
@@ -86,17 +87,20 @@ def find_owner(connection: Connection, entry: Entry) -> str | None:
 
 
 def find_agent_recipient(connection: Connection, entry: Entry) -> str | None:
-    """The agent that the stream of events tells of this entry; None if it is for people only."""
+    """Return the agent that gets this entry in the stream of events. None if the entry is for people only."""
     return find_owner(connection, entry) if is_visible_to_agents(entry.kind) else None
 
 
 def is_visible_to_agents(kind: str) -> bool:
-    """Whether agents are told of entries of this kind. Of the others, not even their number may be told."""
+    """Return whether agents may get entries of this kind. They may not learn even the number of the others."""
     return kind.partition(".")[0] not in _CONTENT_FAMILIES or kind in VISIBLE_TO_AGENTS
 
 
 def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> str | None:
-    """Of the plan that an envelope was signed for: as the entries say it too, since a row alone is anybody's word."""
+    """Return the proposer of the plan that an envelope was signed for.
+
+    The row alone proves nothing, because it may have been changed. So the ledger entries must say the same.
+    """
     row = row_of_envelope(connection, tenant_id, envelope_id)
     if row is None:
         return None
@@ -108,13 +112,13 @@ def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> st
 
 
 def require_owner(caller: Caller, requester: str | None, missing: RefusedError) -> None:
-    """To an agent, what is somebody else's is not there at all: it learns no more than that."""
+    """Raise `missing` for an agent that is not the requester. It cannot learn whether the object exists."""
     if isinstance(caller, AgentCaller) and requester != caller.id:
         raise missing
 
 
 def is_name(*texts: str) -> bool:
-    """Whether these can name anything at all: what is no id must not get as far as a database that chokes on it."""
+    """Return whether all texts can be ids. Other texts must not reach the database, which may fail on them."""
     return all(0 < len(text) <= MOST and text.isprintable() for text in texts)
 
 
@@ -128,7 +132,7 @@ def not_found_error(what: str, name: str) -> RefusedError:
         Reason.STATE_MISSING,
         f"there is no such {what}",
         where=f"{what} {name}",
-        next_step="Check the id; an agent sees what it asked for itself.",
+        next_step="Check the id. An agent sees only its own requests.",
     )
 
 

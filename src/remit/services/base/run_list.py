@@ -1,4 +1,4 @@
-"""The runs of plans and of what took them back, newest first, as the ledger vouches for them; and their short names."""
+"""The runs of plans and their rollbacks, newest first, verified against the ledger; and their short names."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from remit.workspace.workspace import Workspace
 MIN_SHORT_LENGTH: Final = 8
 NO_LIMIT: Final = 1_000_000
 NEWEST_FIRST_START: Final = ("9999", "")
-"""Later than every run: where a list of the newest begins."""
+"""A position later than every run, where a list of the newest runs begins."""
 NOT_VOUCHED_FOR: Final = "NOT_VOUCHED_FOR".replace("_", " ")
 """The status of a run that the ledger does not prove. Pages call it "not verified"."""
 _NEWEST: Final = """SELECT scope, key, at FROM (
@@ -36,7 +36,7 @@ _UNUSED: Final = """SELECT e.correlation_id FROM ledger_entries e
 _IDS: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' ORDER BY key DESC"
 
 Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "STAYS", "UNKNOWN"]
-"""STAYS: what is left of it cannot be taken back."""
+"""STAYS: the rest of the run cannot be rolled back."""
 
 
 class KnownRun(NamedTuple):
@@ -52,7 +52,7 @@ class KnownRun(NamedTuple):
     until: str | None = None
     report: str | None = None
     key: str = ""
-    """Of the claim: the envelope's id, or that of the order which took it back."""
+    """The key of the claim: the id of the envelope, or of the rollback order."""
 
     @property
     def can_be_undone(self) -> bool:
@@ -67,7 +67,7 @@ class KnownRun(NamedTuple):
 def list_runs(
     workspace: Workspace, limit: int = NO_LIMIT, before: tuple[str, str] = NEWEST_FIRST_START
 ) -> Iterator[KnownRun]:
-    """The newest first. One that the ledger does not vouch for is listed, and nothing it says of itself is.
+    """List runs, the newest first. A run that cannot be verified is listed without the details that its row claims.
 
     `before` is the time and the key of a run that was listed already.
     """
@@ -83,7 +83,7 @@ def list_runs(
 
 
 def find_run_of_envelope(workspace: Workspace, envelope_id: str) -> KnownRun | None:
-    """The run of one envelope, if it was ever begun."""
+    """Find the run of one envelope, or None if it was never started."""
     with workspace.store.reading_pooled() as connection:
         row = connection.one(_AT, (DEFAULT_TENANT, envelope_id))
     reader = _RunReader(workspace)
@@ -92,12 +92,12 @@ def find_run_of_envelope(workspace: Workspace, envelope_id: str) -> KnownRun | N
 
 
 def shorten_run_id(envelope_id: str) -> str:
-    """The last part: the first ones of ids that were made in one minute are the same."""
+    """Return the last part of an id. The first parts of ids from the same minute are the same."""
     return envelope_id.rpartition("-")[2]
 
 
 def resolve_run_id(workspace: Workspace, name: str) -> str:
-    """The envelope's id that ends like this; whatever else a run is called stays as it is."""
+    """Return the id of the envelope whose id ends with `name`. Other names of a run are returned unchanged."""
     if name == "last" or len(name) < MIN_SHORT_LENGTH or "/" in name:
         return name
     with workspace.store.reading() as connection:
@@ -106,9 +106,9 @@ def resolve_run_id(workspace: Workspace, name: str) -> str:
     if len(matching) > 1 and name not in matching:
         raise RefusedError(
             Reason.MALFORMED,
-            f"{len(matching):,} runs have an envelope whose id ends like this",
+            f"{len(matching):,} runs have an envelope id with this ending",
             where=name,
-            next_step=f"Give more of it: {matching[0]}, or {matching[1]}.",
+            next_step=f"Give more of the id, such as {matching[0]} or {matching[1]}.",
         )
     return matching[0] if len(matching) == 1 else name
 
@@ -118,13 +118,13 @@ def project_root(workspace: Workspace) -> str:
 
 
 def open_run_queries(workspace: Workspace) -> RunQueries:
-    """To read what was recorded, and for nothing else."""
+    """Open the recorded runs for reading only."""
     rules = PlanRules(lambda: project_root(workspace), lambda: workspace.config, workspace.clock)
     return RunQueries(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
 
 
 def list_unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
-    """Ids of approvals that nobody has used or cancelled, the newest first. Some may have expired."""
+    """List the ids of envelopes that were neither used nor cancelled, the newest first. Some may have expired."""
     with workspace.store.reading() as connection:
         return [str(row[0]) for row in connection.rows(_UNUSED, (DEFAULT_TENANT, limit))]
 
@@ -172,7 +172,7 @@ class _RunReader:
                 return None
             outcome = self.runs.outcome_of(found)
             return outcome, tuple(self.runs.rollbacks_of(outcome))
-        except RemitError:  # one row that somebody changed must not hide the others
+        except RemitError:  # one row that was changed in the database must not hide the others
             return None
 
     def _undo_state(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
@@ -196,7 +196,7 @@ class _RunReader:
 
 
 def _read_checkpoint(found: ClaimHeld) -> dict[str, Any]:
-    """Only to name it; nothing is decided by what is written there."""
+    """Return a checkpoint, to show the name of the plan. Nothing is decided by its content."""
     try:
         tree = json.loads(found.checkpoint)
     except ValueError:

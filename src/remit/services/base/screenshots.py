@@ -1,4 +1,4 @@
-"""Pictures of pages, handed out: only what lies in the folder of pictures, under a name that Remit gives."""
+"""Reads pictures of pages. It reads only files in the folder of pictures that have a name as Remit makes it."""
 
 import contextlib
 import os
@@ -16,10 +16,10 @@ _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
 def read_picture(state: StateDirectory, stored_path: str | None, where: str) -> bytes:
-    """By the place that was recorded. Whatever a row of the database says, nothing else is ever read."""
+    """Return a picture by its recorded path. A row of the database that names another file has no effect."""
     name = Path(stored_path or "").name
     if not _NAME.fullmatch(name):
-        raise _missing_error(where, "there is no picture to it")
+        raise _missing_error(where, "no picture is stored")
     try:
         folder = os.open(
             state.path / "browser" / SCREENSHOT_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -35,9 +35,14 @@ def read_picture(state: StateDirectory, stored_path: str | None, where: str) -> 
     with contextlib.closing(os.fdopen(descriptor, "rb")) as stream:
         picture = stream.read(MAX_BYTES + 1)
     if not picture.startswith(_PNG) or len(picture) > MAX_BYTES:
-        raise _missing_error(where, "what is kept there is no picture")
+        raise _missing_error(where, "the stored file is not a picture")
     return picture
 
 
 def _missing_error(where: str, what: str) -> RefusedError:
-    return RefusedError(Reason.STATE_MISSING, what, where=where, next_step="browser.picture_days says how long.")
+    return RefusedError(
+        Reason.STATE_MISSING,
+        what,
+        where=where,
+        next_step="The setting browser.picture_days says how long pictures are kept.",
+    )

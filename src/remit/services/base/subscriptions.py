@@ -1,4 +1,4 @@
-"""One listener of the stream of events: a queue in its own event loop, with a limit."""
+"""A listener of the stream of events: a limited queue in the event loop of the listener."""
 
 import asyncio
 from collections import deque
@@ -11,11 +11,11 @@ from remit.services.base.event_format import StreamEvent
 
 MAX_QUEUED: Final = 1_000
 BATCH_SIZE: Final = 500
-"""Events that are read, or handed on, at once."""
+"""The number of events that are read or returned at once."""
 
 
 class Stream(Protocol):
-    """What it listens to."""
+    """The stream that a subscription listens to."""
 
     def unsubscribe(self, subscription: "Subscription") -> None: ...
 
@@ -23,7 +23,7 @@ class Stream(Protocol):
 
 
 class Subscription:
-    """One listener, in one event loop: `async for sent in subscription`. Close it."""
+    """One listener, in one event loop. Read it with `async for sent in subscription`, and close it afterwards."""
 
     def __init__(
         self,
@@ -44,7 +44,10 @@ class Subscription:
         self.missed: AsyncIterator[StreamEvent] | None = None
 
     def enqueue(self, sent: Sequence[StreamEvent]) -> None:
-        """In the loop. What is too much ends it: memory is for those who read."""
+        """Add events to the queue. Call it in the event loop.
+
+        If the queue is full, the subscription ends, so that a listener that does not read cannot fill the memory.
+        """
         if self.is_ended:
             return
         if len(self._queue) + len(sent) > MAX_QUEUED:
@@ -56,19 +59,19 @@ class Subscription:
         self._has_events.set()
 
     def end(self) -> None:
-        """In the loop: what is in the queue is still told."""
+        """End the subscription after the queued events. Call it in the event loop."""
         self.is_ended = True
         self._has_events.set()
 
     def end_with_caller(self) -> None:
-        """In the loop: he does not count any more, and is told nothing of what he has not yet taken."""
+        """End the subscription of a caller that is no longer valid, and drop the queued events. Call it in the loop."""
         self.ended_with_caller = True
         self._queue.clear()
         self.missed = None
         self.end()
 
     def close(self) -> None:
-        self.is_ended = True  # first: whoever is about to join sees it, or is found to leave
+        self.is_ended = True  # first: a concurrent join either sees this, or is removed by the next line
         self._events.unsubscribe(self)
         self._queue.clear()
         self._has_events.set()
@@ -96,7 +99,10 @@ class Subscription:
         return self._queue.popleft()
 
     async def next_batch(self) -> list[StreamEvent]:
-        """What has come, as soon as anything has; empty when it is over. A few hundred at once cost as much as one."""
+        """Wait for the next event, and return it with all queued ones. Empty after the end of the subscription.
+
+        To send a few hundred events at once costs as much as to send one.
+        """
         found: list[StreamEvent] = []
         while self.missed is not None and len(found) < BATCH_SIZE:
             async for sent in self.missed:
@@ -105,7 +111,7 @@ class Subscription:
                     break
             else:
                 self.missed = None
-        if found:  # what happens from now on may take its time
+        if found:  # do not wait for new events while there are missed ones to return
             return found
         async for sent in self:
             found.append(sent)
@@ -114,14 +120,14 @@ class Subscription:
         return found
 
     def can_receive(self, owner: str | None, tenant: str | None) -> bool:
-        """To an agent, its own things; and of tenants, that of its token."""
+        """Return whether the listener may get an event. An agent gets its own events, of its token's tenant only."""
         if self.agent is None or self.tenants is None:
             return True
         return owner == self.agent and (tenant is None or tenant in self.tenants)
 
 
 def tenants_of(caller: Caller) -> frozenset[str] | None:
-    """None for people: all of them."""
+    """Return the tenants whose events the caller may get. None for people, who get those of all tenants."""
     if not isinstance(caller, AgentCaller):
         return None
     return frozenset({DEFAULT_TENANT, caller.token.constraints.tenant or DEFAULT_TENANT})
