@@ -60,8 +60,8 @@ def test_a_picture_goes_to_a_new_file_only(workspace: Workspace, tmp_path: Path)
     there = tmp_path / "there.png"
     there.write_bytes(b"precious")
     for action, path, reason in (
-        ("navigate", tmp_path / "new.png", Reason.MISUSE),
-        ("screenshot", tmp_path / "missing" / "new.png", Reason.MISUSE),
+        ("navigate", tmp_path / "new.png", Reason.ARGUMENT_INVALID),
+        ("screenshot", tmp_path / "missing" / "new.png", Reason.ARGUMENT_INVALID),
         ("screenshot", there, Reason.FILE_CONFLICT),
     ):
         assert refused(run(workspace, "-o", str(path), action=action, REMIT_TOKEN="t")).reason is reason

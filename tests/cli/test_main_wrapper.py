@@ -84,7 +84,7 @@ def test_a_usage_error_is_one_json_document_for_programs(remit: Remit, arguments
     assert ran.code == 2
     assert ran.err == ""
     error = ran.document["error"]
-    assert error["reason"] == "misuse"
+    assert error["reason"] == "argument_invalid"
     assert error["what"]
     assert error["next_step"].endswith("--help")
 

@@ -18,7 +18,6 @@ def test_every_number_has_one_name_and_lies_in_the_range_of_a_category() -> None
 
 def test_a_reason_that_the_table_does_not_know_leaves_as_an_internal_error() -> None:
     of_browsers = {
-        Reason.CONSTRAINT_VIOLATED,
         Reason.ELEMENT_MISSING,
         Reason.PAGE_CHANGED,
         Reason.FATE_UNKNOWN,
@@ -35,7 +34,7 @@ def test_a_reason_that_the_table_does_not_know_leaves_as_an_internal_error() -> 
     }
     unknown = {reason for reason in Reason if reason not in PLAN_CODES}
     of_requests = {Reason.AUTHENTICATION_REQUIRED}  # refused before there is a plan
-    assert unknown == {Reason.TRANSITION_INVALID, *of_requests, *of_browsers, *of_goals}
+    assert unknown == {*of_requests, *of_browsers, *of_goals}
     assert {plan_error(reason) for reason in unknown} == {INTERNAL}
 
 

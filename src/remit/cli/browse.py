@@ -30,11 +30,11 @@ from remit.workspace.workspace import Workspace
 def require_new_file(path: Path, action: Action, workspace: Workspace) -> None:
     """Before anything is done. A file that is there already can only be this action's own, if it ended before."""
     if action.type != "screenshot":
-        raise _refusal_error(Reason.MISUSE, f"only a screenshot has a picture, and this is a {action.type}", path)
+        raise _refusal_error(Reason.ARGUMENT_INVALID, f"only a screenshot has a picture, and this is a {action.type}", path)
     folder = path.absolute().parent
     if not folder.is_dir():
         raise _refusal_error(
-            Reason.MISUSE, "there is no such folder to write into", folder, f"Make it: mkdir -p '{folder}'"
+            Reason.ARGUMENT_INVALID, "there is no such folder to write into", folder, f"Make it: mkdir -p '{folder}'"
         )
     if os.path.lexists(path):
         with workspace.store.reading() as connection:

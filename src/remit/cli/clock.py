@@ -113,7 +113,7 @@ def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow],
     """Show what is accepted, and ask the person to confirm it. Any other answer ends the command."""
     if as_json or not sys.stdin.isatty():
         raise NoTerminalError(
-            Reason.MISUSE,
+            Reason.APPROVAL_PENDING,
             f"a person must confirm that the clock is right (it shows {_second(now)}), and there is no terminal;"
             " nothing was accepted",
             where="the clock",

@@ -25,6 +25,7 @@ class Reason(StrEnum):
     MALFORMED = "malformed"
     TOO_LARGE = "too_large"
     TOO_DEEP = "too_deep"
+    ARGUMENT_INVALID = "argument_invalid"
     AUTHENTICATION_REQUIRED = "authentication_required"
     AUTHORITY_MALFORMED = "authority_malformed"
     SIGNATURE_INVALID = "signature_invalid"
@@ -63,6 +64,7 @@ class Reason(StrEnum):
     SQL_REFUSED = "sql_refused"
     SQL_FAILED = "sql_failed"
     DATABASE_BUSY = "database_busy"
+    DATABASE_UNREACHABLE = "database_unreachable"
     PIPELINE_FAILED = "pipeline_failed"
     RULE_FAILED = "rule_failed"
     TIMED_OUT = "timed_out"
@@ -91,9 +93,11 @@ class Reason(StrEnum):
     DRIFTED = "drifted"
     ROLLBACK_EXPIRED = "rollback_expired"
     ROLLBACK_FAILED = "rollback_failed"
+    ROLLBACK_IMPOSSIBLE = "rollback_impossible"
     # the caller's bug
     MISUSE = "misuse"
     # the environment's failure
+    CONFIG_INVALID = "config_invalid"
     STATE_UNSAFE = "state_unsafe"
     STATE_MISSING = "state_missing"
     STORE_UNAVAILABLE = "store_unavailable"
@@ -110,6 +114,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.TOO_LARGE: "the input has more bytes or items than Remit reads",
     Reason.TOO_DEEP: "the input is nested deeper than Remit reads",
     Reason.AUTHENTICATION_REQUIRED: "the request carries no credential, or its session has ended",
+    Reason.ARGUMENT_INVALID: "an argument or option of the command cannot be used like this",
     Reason.AUTHORITY_MALFORMED: "the lease or token that was sent is not a lease or token, or is incomplete",
     Reason.SIGNATURE_INVALID: "the signature does not match the document, or was made for another kind of document",
     Reason.KEY_UNKNOWN: "the document is signed with a key that is not in this keyring",
@@ -146,6 +151,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.SQL_REFUSED: "a plan may not contain this statement: it may only read and change the tables of one database",
     Reason.SQL_FAILED: "a statement failed on a copy of the database, or returned no rows where some were expected",
     Reason.DATABASE_BUSY: "another program is using the database",
+    Reason.DATABASE_UNREACHABLE: "the database server cannot be reached, or the connection to it was lost",
     Reason.PIPELINE_FAILED: "a step of a pipeline failed when it was run on copies",
     Reason.RULE_FAILED: "a validation rule of the plan does not hold after the plan was carried out",
     Reason.TIMED_OUT: "the work took longer than its time limit",
@@ -171,7 +177,9 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.DRIFTED: "a file has changed since the plan ran",
     Reason.ROLLBACK_EXPIRED: "the time in which the plan could be rolled back is over",
     Reason.ROLLBACK_FAILED: "changes that were made could not be undone yet",
+    Reason.ROLLBACK_IMPOSSIBLE: "nothing can be rolled back: the plan or task changed nothing, did not run or was abandoned",
     Reason.MISUSE: "the calling program broke a rule of the API; fix the program",
+    Reason.CONFIG_INVALID: "remit.yaml, or a variable or file that it names, is invalid or missing",
     Reason.STATE_UNSAFE: "keys, ledger or settings are accessible to other users, would be, or cannot be read",
     Reason.STATE_MISSING: "nothing exists under this id, there is no workspace, or a part of its state is missing",
     Reason.STORE_UNAVAILABLE: "the database cannot be reached, opened or used",

@@ -51,7 +51,7 @@ def reject_unused_allowances(preview: PlanPreview, approvals: Approvals) -> None
             spelled = name if kind == "irreversible" else plain_spelling(name)
             if spelled not in known[kind]:
                 raise RefusedError(
-                    Reason.MISUSE,
+                    Reason.ARGUMENT_INVALID,
                     f"the plan needs no approval of this kind ({kind}) for this name",
                     where=name,
                     next_step="Leave it out. The preview lists what the plan needs.",

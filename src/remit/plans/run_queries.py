@@ -131,14 +131,14 @@ class RunQueries:
         outcome = self.outcome_of(found)
         if is_of_unknown_effect(outcome.report):
             raise RefusedError(
-                Reason.MISUSE,
+                Reason.ROLLBACK_IMPOSSIBLE,
                 "this run was abandoned, so it cannot be rolled back automatically",
                 where=f"envelope {envelope_id}",
                 next_step=f"Its report lists what is left. To restore the backups: {outcome.status.folder}/{SCRIPT}",
             )
         if outcome.manifest is None or outcome.status.status not in EFFECTIVE_STATUSES:
             raise RefusedError(
-                Reason.MISUSE,
+                Reason.ROLLBACK_IMPOSSIBLE,
                 f"there is nothing to roll back: the plan ended as {outcome.status.status}",
                 where=f"envelope {envelope_id}",
                 next_step="Its report says why.",

@@ -37,7 +37,7 @@ def grant_runtime_role(connection: Connection, role: str) -> None:
     """
     if connection.dialect != "postgresql":
         raise RefusedError(
-            Reason.MISUSE,
+            Reason.ARGUMENT_INVALID,
             "SQLite has no roles: every account that can open the file can write to it",
             next_step="Omit --grant-to, or keep the ledger in PostgreSQL.",
         )

@@ -32,7 +32,7 @@ def build_restore_task(result: ExecutionResult, task_id: str) -> TaskManifest:
         case CopyOutput(undo_metadata=CopyUndo(created_path=created)):
             return _manifest(task_id, FILE_DELETE, {"source_path": created})
     raise RefusedError(
-        Reason.MISUSE,
+        Reason.ROLLBACK_IMPOSSIBLE,
         "this result has nothing to undo: the task failed, changed nothing, or was not asked to be reversible",
         where=f"result of {result.task_id}",
         next_step="`remit ledger show` tells what the task did.",

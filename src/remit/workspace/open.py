@@ -80,9 +80,14 @@ def read_config(root: Path) -> SystemConfig:
             where=str(path),
             next_step="Put the file back, or run `remit init` again.",
         )
-    with path.open("rb") as stream:
-        raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
-    config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
+    try:
+        with path.open("rb") as stream:
+            raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
+        config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
+    except RefusedError as problem:  # its reason describes documents that a caller sends
+        raise RefusedError(
+            Reason.CONFIG_INVALID, problem.what, where=problem.where, next_step=problem.next_step
+        ) from problem
     narrowed_root = (root / config.root).resolve()
     if not narrowed_root.is_relative_to(root):
         raise RefusedError(

@@ -75,13 +75,13 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_told(subtests: pytest.Subt
         with subtests.test(url):
             with pytest.raises(RefusedError, match=words) as refused:
                 found(url)
-            assert refused.value.reason is Reason.MALFORMED
+            assert refused.value.reason is Reason.CONFIG_INVALID
             assert SECRET not in str(refused.value)
             assert "SHOP_URL" in refused.value.where
 
 
 def test_a_variable_that_is_not_set_is_named() -> None:
-    with pytest.raises(RefusedError, match="SHOP_URL is not set"):
+    with pytest.raises(RefusedError, match="SHOP_URL, which .* is not set"):
         find_server("shop", PostgresqlConnection(type="postgresql", url_variable="SHOP_URL"), {})
 
 
@@ -93,7 +93,7 @@ def test_a_file_with_the_url_must_be_ones_own_alone(tmp_path: Path) -> None:
     path.write_text(f"postgresql://remit:{SECRET}@h/d\n")
     for mode in (0o640, 0o604, 0o666):
         path.chmod(mode)
-        with pytest.raises(RefusedError, match="by others") as refused:
+        with pytest.raises(RefusedError, match="by other users") as refused:
             of_file(path)
         assert refused.value.reason is Reason.STATE_UNSAFE
     path.chmod(0o600)
@@ -103,7 +103,7 @@ def test_a_file_with_the_url_must_be_ones_own_alone(tmp_path: Path) -> None:
         of_file(tmp_path / "link")
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345)
-        with pytest.raises(RefusedError, match="by others"):
+        with pytest.raises(RefusedError, match="by other users"):
             of_file(path)
 
 
@@ -153,7 +153,7 @@ def refused_by(shop: Shop, url: str) -> RemitError:
     shop.server = shop.find(url)
     with pytest.raises(RemitError) as failed:
         shop.preview("SELECT 1")
-    assert failed.value.reason is Reason.SQL_FAILED
+    assert failed.value.reason is Reason.DATABASE_UNREACHABLE
     assert failed.value.where == shop.server.where
     assert SECRET not in str(failed.value)
     return failed.value

@@ -26,7 +26,7 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
 
     said = remit("propose", str(tmp_path / "plan.json"), "--note", "please", "--key", "k", REMIT_TOKEN=token)
     assert said.code == 0, said.err
-    assert "A person must answer until" in said.out
+    assert "A person must decide before" in said.out
     again = remit("propose", str(tmp_path / "plan.json"), "--key", "k", "--json", REMIT_TOKEN=token).document
     name = again["proposal_id"]
     assert name in said.out

@@ -78,7 +78,7 @@ def test_what_the_plan_needs_is_named_by_the_person_and_by_nobody_else(office: P
     allow = Approvals(protected=(".env",), executable=(), content=(), irreversible=())
     assert office.approve(made.proposal_id, allow=allow).state == "APPROVED"
     idle, _ = office.make_proposed()
-    assert refusal_of(office.approve, idle.proposal_id, allow=allow).reason is Reason.MISUSE
+    assert refusal_of(office.approve, idle.proposal_id, allow=allow).reason is Reason.ARGUMENT_INVALID
 
 
 def test_what_could_not_be_approved_is_not_proposed(office: ProposalWorkspace) -> None:

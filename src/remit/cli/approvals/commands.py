@@ -42,20 +42,22 @@ from remit.identity.person import Person, person_at_terminal
 from remit.services.goals.approvals import decide_goal, list_waiting_goals, require_waiting
 from remit.workspace.workspace import Workspace
 
-as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
-reason_option: Final = click.option("--reason", help="Why, for the record and for the agent.")
+as_option: Final = click.option("--as", "name", help="Your name for the ledger, beside the name of your account.")
+reason_option: Final = click.option("--reason", help="The reason, for the ledger and for the agent.")
 digest_option: Final = click.option(
-    "--digest", help="Of the request, call or plan that was shown; without it, it is shown and asked for here."
+    "--digest", help="The digest of the request, call or plan that you read. Without it, the command shows it and asks."
 )
 full_option: Final = click.option(
-    "--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file."
+    "--full", is_flag=True, help=f"Show every line of the diffs. The default is {DIFF_LINES} lines a file."
 )
-goal_option: Final = click.option("--tenant", "tenant_id", help="ID is the correlation of a goal of this tenant.")
+goal_option: Final = click.option("--tenant", "tenant_id", help="ID is the correlation id of a goal of this tenant.")
 id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=complete_question)
 
 
 @click.group(invoke_without_command=True)
-@click.option("--wait", is_flag=True, help="Stay here, show each question as it comes, and ask: yes, no or later.")
+@click.option(
+    "--wait", is_flag=True, help="Stay here. Show each approval request when it comes, and ask: yes, no or later."
+)
 @as_option
 @workspace_option
 @json_option
@@ -63,11 +65,14 @@ id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=
 def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path, as_json: bool) -> None:
     """List pending requests, and approve or deny them.
 
-    Requests are browser requests, calls of functions, goals and proposed plans. Without a command, it lists the pending
-    ones. A question of the browser is about one request, exactly as it will be sent; after ten minutes without an
-    answer nothing is sent. A goal is answered by its correlation, and not by the
-    user who asked. A proposed plan waits for a day. All of this is for people: an agent can neither answer nor look.
-    With --json the list has requests and calls only. `list --goals --json` and `list --plans --json` have the others.
+    There are approval requests for browser requests, calls of functions, goals and proposed plans. Without a command,
+    the pending ones are listed.
+
+    A browser request is shown exactly as it will be sent. If it is not approved within ten minutes, it is not sent. A
+    goal needs another person than the user who asked for it; its id is the correlation id of the goal. A proposed plan
+    is pending for a day. These commands are for people only: an agent can neither read nor decide approval requests.
+
+    With --json, the list has browser requests and calls only. The others: `list --goals --json`, `list --plans --json`.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -81,16 +86,18 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
 
 
 @approvals.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also questions that are closed, the last thousand.")
-@click.option("--goals", is_flag=True, help="Goals only. Without this or --plans, --json has the other questions.")
-@click.option("--plans", is_flag=True, help="Proposed plans only.")
+@click.option("--all", "everything", is_flag=True, help="Also list decided and expired requests, the last thousand.")
+@click.option(
+    "--goals", is_flag=True, help="List goals only. Without this or --plans, --json lists browser requests and calls."
+)
+@click.option("--plans", is_flag=True, help="List proposed plans only.")
 @workspace_option
 @json_option
 def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, as_json: bool) -> None:
-    """Those that wait for an answer, the newest first.
+    """List the pending approval requests, the newest first.
 
-    With --json, each kind is a list of its own: requests and calls without an option, goals with --goals, proposed
-    plans with --plans. If others wait that are not in the list, a line on standard error says so.
+    With --json, each kind is a separate list: browser requests and calls without an option, goals with --goals,
+    proposed plans with --plans. If others are pending that are not in the list, a line on standard error says so.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
@@ -109,10 +116,12 @@ def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, 
 @workspace_option
 @json_option
 def show(approval_id: str, tenant_id: str | None, full: bool, directory: Path, as_json: bool) -> None:
-    """All of one question: the request as it will be sent, secrets masked. ID may be the beginning of one.
+    """Show one approval request in full.
 
-    Of a goal, what it would do and why it needs an approval; ID is its correlation. Of a proposed plan, the preview
-    that was computed when it was proposed, and which files were changed since. Nothing of the plan is run to show it.
+    ID may be the beginning of an id. A browser request is shown as it will be sent, with its secrets masked. For a
+    goal, ID is its correlation id; the output says what the goal would do and why it needs an approval. For a proposed
+    plan, the output is the preview that was computed for it, and the files that have changed since. Nothing of the plan
+    runs to show it.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
@@ -139,10 +148,11 @@ def show(approval_id: str, tenant_id: str | None, full: bool, directory: Path, a
 @workspace_option
 @json_option
 def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_json: bool) -> None:
-    """Compute the preview of a proposed plan again, store it, and show it. ID may be the beginning of one.
+    """Compute the preview of a proposed plan again, store it, and show it.
 
-    For a plan of which no preview is stored, or whose files were changed since it was computed. This runs the plan's
-    SQL and pipelines to find out what they would do; nothing of that is kept. It is recorded with your name.
+    ID may be the beginning of an id. Use it for a plan without a stored preview, or if files have changed since the
+    preview was computed. It runs the SQL and the pipelines of the plan to find out what they would do, and discards
+    their changes. The ledger records it with your name.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
@@ -173,12 +183,16 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Say yes: exactly this is sent, typed or done, once. ID may be a beginning that no other question has.
+    """Approve a request: exactly what was shown is sent, typed or done, once.
 
-    A request, a call or a plan is shown, and asked about; without a terminal, --digest says what was looked at. A goal
-    is named by its whole correlation, and in a terminal shown too; `remit ask --continue` then goes on with it. A
-    proposed plan is approved as it was shown, with what it needs by name; `remit apply --proposal` then carries it out.
-    Lines that were not shown need a word of their own: in the terminal, or --unseen-lines; or --full, if you saw all.
+    ID may be the beginning of an id, if it is unique. In a terminal, the command shows the request, the call or the
+    plan, and asks you. Without a terminal, --digest names what you read.
+
+    For a goal, ID is its whole correlation id. Afterwards, `remit ask --continue` continues the goal.
+
+    A proposed plan is approved as it was shown, with the approvals by name that it needs. Afterwards, `remit apply
+    --proposal` applies it. If the preview left out lines, confirm that in the terminal or with --unseen-lines, or give
+    --full if you read all lines.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
@@ -208,7 +222,10 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
 def deny(
     approval_id: str, tenant_id: str | None, reason: str | None, name: str | None, directory: Path, as_json: bool
 ) -> None:
-    """Say no: nothing is sent, typed or done. ID may be a beginning that no other waiting question has."""
+    """Deny a request: nothing is sent, typed or done.
+
+    ID may be the beginning of an id, if no other pending request has it.
+    """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)
@@ -227,7 +244,7 @@ def _list_other_prompts(workspace: Workspace, who: Person, directory: Path) -> I
     yield from list_plan_prompts(workspace, who, directory)
 
 
-def _decide_goal(  # noqa: PLR0913 - what two commands were given
+def _decide_goal(  # noqa: PLR0913 - the arguments of two commands
     workspace: Workspace,
     approval_id: str,
     tenant: str,
@@ -252,17 +269,17 @@ def _print_decided_request(decided: Approval, *, as_json: bool) -> None:
 def _require_no_plan_options(
     allowed: Allowance, digest: str | None, unseen_lines: int | None, *, is_goal: bool
 ) -> None:
-    """A request is approved whole, as it is shown, or not at all."""
+    """Refuse options that are for plans only. A request is shown and approved as a whole."""
     if unseen_lines is not None:
-        raise click.UsageError("--unseen-lines is for proposed plans: all else is shown whole.")
+        raise click.UsageError("--unseen-lines is for proposed plans only. Other requests are always shown in full.")
     if allowed.even_if_it_fails or any(allowed.names.values()):
-        raise click.UsageError("--allow-... and --even-if-it-fails are for proposed plans.")
+        raise click.UsageError("--allow-... and --even-if-it-fails are for proposed plans only.")
     if digest is not None and is_goal:
-        raise click.UsageError("--digest is for requests, calls and proposed plans.")
+        raise click.UsageError("--digest is for browser requests, calls and proposed plans only.")
 
 
 def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool) -> None:
-    """Questions, then the goals and proposed plans that wait; for programs, each kind by itself."""
+    """List browser requests and calls, then pending goals and proposed plans. With `--json`, only the first kind."""
     found = workspace.approvals.listed() if everything else workspace.approvals.listed("PENDING")
     if as_json:
         show_json([approval.tree() for approval in found])
@@ -273,7 +290,7 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
     if found:
         _list_requests(workspace, found)
     elif not goals and not plans:
-        click.echo("There is no question." if everything else "No question waits for an answer.")
+        click.echo("There are no approval requests." if everything else "No approval request is pending.")
     if goals:
         if found:
             click.echo()
@@ -285,13 +302,13 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
 
 
 def _print_other_counts(goals: int, plans: int) -> None:
-    """For the person who reads a list that is for programs."""
+    """Tell a person on standard error what the JSON list does not contain."""
     waiting = [(goals, "goal", "--goals"), (plans, "proposed plan", "--plans")]
     for number, what, option in waiting:
         if number:
-            verbs = "waits too, and is" if number == 1 else "wait too, and are"
+            verb = "is" if number == 1 else "are"
             click.echo(
-                f"{counted(number, what)} {verbs} not in this list: remit approvals list {option} --json",
+                f"{counted(number, what)} {verb} pending too, but not in this list: remit approvals list {option} --json",
                 err=True,
             )
 
@@ -319,5 +336,5 @@ def _show_goal(goal: WaitingGoal, directory: Path, *, as_json: bool) -> None:
 
 def _state(workspace: Workspace, approval: Approval) -> str:
     if approval.state == "PENDING":
-        return f"waits, {render_time_left(workspace.approvals.seconds_left(approval))} left"
+        return f"pending, {render_time_left(workspace.approvals.seconds_left(approval))} left"
     return render_state(approval)

@@ -1,7 +1,7 @@
-"""Goals that policy lets through only once somebody else has approved them, among the questions for people.
+"""Approval requests for goals: policy allows these goals only after another person has approved them.
 
-What a person is shown is made from the catalogue, the packet and the policy's answer, as they were recorded: an agent
-words none of it.
+The text for the person is made from the recorded catalogue, packet and policy decision. No part of it is text of an
+agent.
 """
 
 import shlex
@@ -33,7 +33,7 @@ def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
         show_json({"goals": [goal_tree(each) for each in found]})
         return
     if not found:
-        click.echo("No goal waits for an approval.")
+        click.echo("No goal is waiting for an approval.")
         return
     rows = [
         (each.correlation_id, each.tenant_id, each.user_id, each.asked_at[:19].replace("T", " "), describe_goal(each))
@@ -43,9 +43,9 @@ def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
 
 
 def find_goal_id(workspace: Workspace, name_or_id: str, tenant_id: str | None) -> str | None:
-    """The tenant whose goal this id is, or None if it is a question's. Refused if it could be either.
+    """Return the tenant of the goal with this id, or None if it is another request's. Refuse an ambiguous id.
 
-    Whoever asks for a goal chooses its id, and must not have an answer that was meant for another question.
+    The caller who asks for a goal chooses its id. An approval that is meant for another request must not reach it.
     """
     tenant = find_tenant(workspace, tenant_id, name_or_id)
     if tenant is None or tenant_id is not None:
@@ -54,14 +54,14 @@ def find_goal_id(workspace: Workspace, name_or_id: str, tenant_id: str | None) -
         return tenant
     raise RefusedError(
         Reason.MALFORMED,
-        "both a goal and another question go by this id; nothing was answered",
+        "both a goal and another approval request have this id; nothing was decided",
         where=name_or_id,
-        next_step=f"For the goal add --tenant {shlex.quote(tenant)}; for the question give more of its id.",
+        next_step=f"For the goal, add --tenant {shlex.quote(tenant)}. For the other request, give more of its id.",
     )
 
 
 def _is_other_kind(workspace: Workspace, name_or_id: str) -> bool:
-    """Whether a held request, or a proposed plan, goes by this id too."""
+    """Return whether a browser request, a call or a proposed plan has this id too."""
     for find in (workspace.approvals.show, workspace.proposals.find_by_name):
         try:
             find(name_or_id)
@@ -73,8 +73,9 @@ def _is_other_kind(workspace: Workspace, name_or_id: str) -> bool:
 
 
 def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path, *, as_json: bool) -> None:
-    """In a terminal the goal is shown and the person is asked. Without one the command itself is the answer: a goal
-    has no digest, and its correlation stands for one goal only.
+    """In a terminal, show the goal and ask the person. Without a terminal, the command itself is the approval.
+
+    A goal has no digest, and its correlation id belongs to one goal only.
     """
     screen = find_screen(as_json=as_json)
     if screen is None:
@@ -84,16 +85,16 @@ def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path,
     if not ask(screen, "Approve this goal?"):
         raise NoTerminalError(
             Reason.CANCELLED,
-            "not approved, and not denied either: it waits",
+            "not approved and not denied; the request is still pending",
             where=f"goal {name}",
-            next_step=f"To say no for good: remit approvals deny {shlex.quote(name)}",
+            next_step=f"To deny it: remit approvals deny {shlex.quote(name)}",
         )
     if goal_tree(require_waiting(workspace, tenant, name)) != goal_tree(shown):
         raise RefusedError(
             Reason.BINDING_MISMATCH,
             "the goal changed while it was shown; nothing was approved",
             where=f"goal {name}",
-            next_step="Run the command again, and read it again.",
+            next_step="Run the command again, and read the goal again.",
         )
 
 
@@ -113,7 +114,7 @@ def _render_decided(found: WaitingGoal, directory: Path, *, approved: bool) -> I
 
 
 def list_goal_prompts(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
-    """The goals that wait for somebody's approval, for whoever stays at the terminal."""
+    """Return the prompts of the goals that wait for an approval, for `remit approvals --wait`."""
     return (_make_prompt(workspace, found, who, directory) for found in list_waiting_goals(workspace))
 
 
@@ -129,7 +130,7 @@ def _make_prompt(workspace: Workspace, found: WaitingGoal, who: Person, director
         found.asked_at,
         ("goal", tenant, name),
         lambda: PromptText("\n".join(render_goal(found, directory))),
-        "Let it be done?",
+        "Approve this goal?",
         f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {show}",
         decide,
     )

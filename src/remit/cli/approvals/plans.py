@@ -1,7 +1,7 @@
-"""Proposed plans among the questions for people, at the command line.
+"""Approval requests for proposed plans.
 
-What a person is shown is the plan's own preview, as it was computed and stored: an agent words none of it but the
-note, and that is told as such. Nothing here but `compute` and `approve` runs anything of a plan.
+A person reads the stored preview of the plan. The only text of the proposer in it is the note, and it is marked as
+such. Only `compute` and `approve` run parts of a plan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ LABEL: Final = 10
 
 
 class ApprovalArguments(NamedTuple):
-    """A person's approval of a plan: what it allows, and of which preview it is. Without one, the person is asked."""
+    """The arguments of an approval: what it allows and which preview it is for. Without a preview, the person is asked."""
 
     who: Person
     allowed: Allowance
@@ -52,7 +52,7 @@ class ApprovalArguments(NamedTuple):
     directory: Path
     as_json: bool
     full: bool = False
-    """Every line of the diffs is shown to him."""
+    """Whether every line of the diffs is shown."""
 
 
 def list_waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
@@ -64,19 +64,19 @@ def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: 
         show_json({"plans": [each.tree() for each in found]})
         return
     if not found:
-        click.echo("No proposed plan waits for an answer.")
+        click.echo("No proposed plan is pending.")
         return
     rows = [
-        (each.proposal_id, each.proposed_by, f"waits, {_time_left(workspace, each)} left", each.risk, each.title)
+        (each.proposal_id, each.proposed_by, f"pending, {_time_left(workspace, each)} left", each.risk, each.title)
         for each in found
     ]
     show_table(("plan", "by", "state", "risk", "would"), rows, prose=("would",))
 
 
 def find_proposal_id(workspace: Workspace, name_or_id: str) -> str | None:
-    """The proposal that this id means, or None if it is a question's. Refused if it could be either.
+    """Return the proposal with this id, or None if it is another request's. Refuse an ambiguous id.
 
-    Ids begin with the time, so that of a question and that of a proposal may begin alike.
+    Ids begin with the time, so the id of a proposal and the id of another request can have the same beginning.
     """
     proposals = workspace.proposals
     if (exact := proposals.find(name_or_id)) is not None:
@@ -93,16 +93,16 @@ def find_proposal_id(workspace: Workspace, name_or_id: str) -> str | None:
         return found.proposal_id
     raise RefusedError(
         Reason.MALFORMED,
-        "both a question and a proposed plan begin like this; nothing was answered",
+        "both a request and a proposed plan have an id that begins like this; nothing was decided",
         where=name_or_id,
-        next_step=f"Give the whole id: {found.proposal_id} is the plan, {question.approval_id} the question.",
+        next_step=f"Give the whole id: {found.proposal_id} is the plan, {question.approval_id} the request.",
     )
 
 
 def show_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
-    """With the stored preview, where there is one."""
+    """Show a proposal, with its stored preview if there is one."""
     service, caller = PlanService(workspace), _as_admin(who)
     view = service.get(caller, proposal_id)
     shown = _find_stored_preview(service, caller, view) if view.state == "PENDING" else None
@@ -115,7 +115,7 @@ def show_plan(
 def compute_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
-    """Compute its preview again and store it, then show it."""
+    """Compute the preview of a proposal again, store it, and show it."""
     service, caller = PlanService(workspace), _as_admin(who)
     shown = service.compute_preview(caller, proposal_id)
     view = service.get(caller, proposal_id)
@@ -126,7 +126,7 @@ def compute_plan(
 
 
 def approve_plan(workspace: Workspace, proposal_id: str, arguments: ApprovalArguments) -> ProposalView:
-    """Of what was shown: by the digest of an earlier look, or of what is shown here and now."""
+    """Approve the preview that the person read: named by its digest, or shown by this command."""
     service, caller, allowed, named = (
         PlanService(workspace),
         _as_admin(arguments.who),
@@ -174,12 +174,12 @@ def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str |
 
 
 def list_plan_prompts(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
-    """The proposed plans that wait, for whoever stays at the terminal."""
+    """Return the prompts of the pending proposals, for `remit approvals --wait`."""
     return (_make_prompt(workspace, view, who, directory) for view in list_waiting_plans(workspace, who))
 
 
 def _make_prompt(workspace: Workspace, view: ProposalView, who: Person, directory: Path) -> ApprovalPrompt:
-    """The yes is to the preview that was shown. One that has to name something is given with its own command."""
+    """Make the prompt that approves the preview it shows. An approval by name needs a command, which it prints."""
     service, caller, name = PlanService(workspace), _as_admin(who), view.proposal_id
     no_allowance = Allowance({}, even_if_it_fails=False)
     digests: list[str] = []
@@ -189,7 +189,7 @@ def _make_prompt(workspace: Workspace, view: ProposalView, who: Person, director
         digests[:] = [shown.preview_digest]
         lines = "\n".join(_lines(workspace, view, shown, directory, no_allowance, max_lines=DIFF_LINES))
         if shown.changed_since:
-            click.echo(f"\n{lines}\n\nIts preview is stale, so it is not asked here.")
+            click.echo(f"\n{lines}\n\nThe preview is stale, so the plan cannot be approved here.")
             return None
         if not shown.document.problems and not list_missing_approvals(shown.document, {}):
             return PromptText(
@@ -197,11 +197,11 @@ def _make_prompt(workspace: Workspace, view: ProposalView, who: Person, director
                 count_hidden_lines(shown.document, DIFF_LINES),
                 lambda: _render_full_text(shown.document, no_allowance),
             )
-        why = "It would fail" if shown.document.problems else "It needs an approval by name"
-        commands = f"{_deny_command(directory, name)} (its proposer reads the reason)"
+        why = "The plan would fail" if shown.document.problems else "The plan needs an approval by name"
+        commands = f"{_deny_command(directory, name)} (the proposer reads the reason)"
         if not shown.document.doomed:
             commands = f"{_command('approve', directory, name, *_allowances(shown.document))}; or: {commands}"
-        click.echo(f"\n{lines}\n\n{why}, so it is not asked here: {commands}")
+        click.echo(f"\n{lines}\n\n{why}, so it cannot be approved here. Use: {commands}")
         return None
 
     def decide(approved: bool, reason: str | None) -> str:
@@ -241,23 +241,21 @@ def _no_terminal_error(shown: ProposalPreview, directory: Path, max_lines: int |
     show_command = _command("show", directory, name, *full)
     command = _approve_command(shown, directory, max_lines)
     if shown.document.doomed:
-        then = (
-            f"it would fail, so it can only be denied (its proposer reads the reason): {_deny_command(directory, name)}"
-        )
+        then = f"the plan would fail, so it can only be denied (the proposer reads the reason): {_deny_command(directory, name)}"
     elif len(command) > MAX_COMMAND_LENGTH:
-        then = "if it is as you want it, give the command that stands there under `answer`"
+        then = "if you want these changes, run the command that is shown there after `answer`"
     else:
-        then = f"then, if it is as you want it: {command}"
+        then = f"then, if you want these changes: {command}"
     return NoTerminalError(
-        Reason.MISUSE,
-        "a plan is approved as it was shown, and there is no terminal to show it in; nothing was approved",
+        Reason.APPROVAL_PENDING,
+        "a plan can only be approved as it was shown, and there is no terminal to show it; nothing was approved",
         where=f"proposal {name}",
-        next_step=f"Look at it: {show_command}; {then}",
+        next_step=f"Read the preview: {show_command}; {then}",
     )
 
 
 def _approve_command(shown: ProposalPreview, directory: Path, max_lines: int | None) -> str:
-    """The command that approves what was shown with `max_lines` lines of each diff, with all that it needs."""
+    """Return the command that approves the preview as shown with `max_lines` lines a diff, with all its options."""
     options = ["--digest", shown.preview_digest, *(["--full"] if max_lines is None else [])]
     if hidden := count_hidden_lines(shown.document, max_lines):
         options += ["--unseen-lines", str(hidden)]
@@ -265,13 +263,13 @@ def _approve_command(shown: ProposalPreview, directory: Path, max_lines: int | N
 
 
 def _allowances(document: PlanPreviewDocument) -> list[str]:
-    """The options that an approval of it has to give."""
+    """Return the options that an approval of this plan needs."""
     options = [option for kind, each in list_missing_approvals(document, {}) for option in (flag_for(kind), each)]
     return [*options, *([EVEN_IF_IT_FAILS] if document.problems else [])]
 
 
 def _deny_command(directory: Path, proposal_id: str) -> str:
-    """With a reason: the proposer reads it, and may be told nothing else."""
+    """Return the command that denies a proposal, with a reason. The reason may be all that the proposer sees."""
     return f'{_command("deny", directory, proposal_id)} --reason "..."'
 
 
@@ -291,9 +289,9 @@ def _require_confirmation(
     if not ask(screen, "Approve this plan?", hidden=hidden, full_text=lambda: _render_full_text(document, allowed)):
         raise NoTerminalError(
             Reason.CANCELLED,
-            "not approved, and not denied either: it waits",
+            "not approved and not denied; the proposal is still pending",
             where=f"proposal {proposal_id}",
-            next_step=f"To say no for good: remit approvals deny {proposal_id}",
+            next_step=f"To deny it: remit approvals deny {proposal_id}",
         )
 
 
@@ -306,7 +304,7 @@ def _lines(
     *,
     max_lines: int | None,
 ) -> Iterator[str]:
-    """`allowed` is given where the answer is asked for right below."""
+    """Yield the lines of a proposal. `allowed` is given if the question follows right below."""
     by = display_name(view.proposed_by) + (f", token {display_name(view.token_jti)}" if view.token_jti else "")
     yield click.style(f"Proposal {view.proposal_id}", bold=True) + f", by {by}"
     yield _render_labelled("plan", display_name(view.title))
@@ -323,9 +321,10 @@ def _lines(
             yield from _render_answers(shown, directory, max_lines)
         return
     if view.state == "PENDING":
-        yield _render_labelled("preview", "none is stored, so what the plan would do is not known here")
+        yield _render_labelled("preview", "none is stored, so it is unknown here what the plan would do")
         yield _render_labelled(
-            "compute", f"{_command('compute', directory, view.proposal_id)} (runs its SQL and pipelines)"
+            "compute",
+            f"{_command('compute', directory, view.proposal_id)} (runs the SQL and the pipelines of the plan)",
         )
         yield _render_labelled("answer", _command("deny", directory, view.proposal_id))
     answered = f" by {display_name(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
@@ -337,7 +336,7 @@ def _lines(
 
 
 def _render_answers(shown: ProposalPreview, directory: Path, max_lines: int | None) -> Iterator[str]:
-    """The commands that are not refused: a stale preview is computed again first, and a doomed plan is denied."""
+    """Yield the commands that are possible. A stale preview must be computed again; a doomed plan can only be denied."""
     if shown.changed_since:
         yield _render_labelled("answer", _command("deny", directory, shown.proposal_id))
     elif shown.document.doomed:
@@ -355,7 +354,7 @@ def _find_stored_preview(service: PlanService, caller: PersonCaller, view: Propo
 
 
 def _render_computed(shown: ProposalPreview, directory: Path) -> Iterator[str]:
-    """When and for whom it was computed, and what has changed since."""
+    """Yield when and for whom the preview was computed, and the files that have changed since."""
     if shown.computed_at:
         yield _render_labelled("computed", f"{shown.computed_at[:19]}Z, for {display_name(shown.computed_by or '')}")
     for number, each in enumerate(shown.changed_since[:20]):
@@ -377,5 +376,5 @@ def _render_labelled(label: str, text: str) -> str:
 
 
 def _as_admin(who: Person) -> PersonCaller:
-    """Whoever is at the terminal could open the state directory, and so has every right that a person has."""
+    """Return the person at the terminal with every right. They can open the state directory anyway."""
     return PersonCaller(who, "admin")

@@ -1,6 +1,6 @@
-"""One question to a person, for a terminal: what exactly would be sent, by whose wish, and how to answer.
+"""An approval request as text for a terminal: what exactly would be sent, who asks for it, and how to decide.
 
-Everything in it is somebody else's text, rendered from the request itself and from nothing that an agent says about it.
+All of it is rendered from the request itself, and none from a description by an agent. It is untrusted text.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _HERE: Final = Path()
 
 
 class ApprovalKind(NamedTuple):
-    """What a question is about, in the words that fit it."""
+    """The words for one kind of approval request."""
 
     label: str
     subject: str
@@ -39,21 +39,23 @@ _MESSAGE: Final = ApprovalKind(
 _TYPING: Final = ApprovalKind(
     "typing at",
     "the typing",
-    "Have the secret typed?",
-    "goes on: the secret is put into that field, and nothing is sent by that alone",
+    "Type the secret?",
+    "continues: the secret is put into that field, which alone sends nothing",
     "is not done",
 )
 _CALL: Final = ApprovalKind(
-    "call", "the call", "Let it be called?", "is made, once, when its agent asks again", "is not made"
+    "call", "the call", "Make this call?", "is made, once, when its agent asks again", "is not made"
 )
 
 
 def kind_of(approval: Approval) -> ApprovalKind:
-    """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
+    """Return the kind. A request without a method is a WebSocket message, or the typing of a secret into a page."""
     if isinstance(approval.preview, CallPreview):
         return _CALL._replace(subject=f"the {display_name(approval.preview.headline)}")
     if approval.preview.method is not None:
-        return ApprovalKind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
+        return ApprovalKind(
+            approval.preview.method, "the request", "Send this request?", "is sent, once", "is not sent"
+        )
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
 
 
@@ -62,7 +64,7 @@ def render_approval(approval: Approval, seconds_left: float, directory: Path = _
 
 
 def render_state(approval: Approval) -> str:
-    """`approved by os:ada, then used`: what was answered, by whom, and what came after."""
+    """Return the decision, the approver and what followed, such as `approved by os:ada, then used`."""
     state_label = STATE_LABELS[approval.state]
     if not approval.decided_by:
         return state_label
@@ -79,7 +81,7 @@ def render_time_left(seconds: float) -> str:
 
 
 def render_url(url: str) -> str:
-    """A host in another script as it is registered: two that look alike are not the same."""
+    """Return the URL with an international host name in its ASCII form, because such names can look alike."""
     with contextlib.suppress(ValueError, UnicodeError):
         host = urlsplit(url).hostname or ""
         if not host.isascii():
@@ -88,7 +90,7 @@ def render_url(url: str) -> str:
 
 
 def render_request(approval: Approval) -> str:
-    """`POST https://shop.example/pay`, or `call crm.set_discount`."""
+    """Return a short form, such as `POST https://shop.example/pay` or `call crm.set_discount`."""
     if isinstance(approval.preview, CallPreview):
         return approval.preview.headline
     return f"{kind_of(approval).label} {approval.preview.url}"
@@ -96,7 +98,7 @@ def render_request(approval: Approval) -> str:
 
 def _lines(approval: Approval, seconds_left: float, directory: Path) -> Iterator[str]:
     preview = approval.preview
-    yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {display_name(approval.agent_id)}"
+    yield click.style(f"Approval request {approval.approval_id}", bold=True) + f", by {display_name(approval.agent_id)}"
     if isinstance(preview, CallPreview):
         yield from _call_lines(preview)
     else:
@@ -115,7 +117,7 @@ def _lines(approval: Approval, seconds_left: float, directory: Path) -> Iterator
             where = LocationOptions(directory).directory_arguments
             yield _render_labelled(label, joined(("remit", "approvals", verb, *where, approval.approval_id, *more)))
         return
-    answered = f" (answered at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
+    answered = f" (decided at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
     yield _render_labelled("state", display_name(render_state(approval)) + answered)
     if approval.reason:
         yield _render_labelled("reason", display_name(approval.reason))
@@ -134,7 +136,7 @@ def _call_lines(preview: CallPreview) -> Iterator[str]:
     yield _render_labelled("effect", display_name(preview.estimated_effect))
     yield from _fields("arguments", preview.arguments)
     yield _render_labelled("risk", preview.risk.lower())
-    yield _render_labelled("way back", display_name(preview.way_back))
+    yield _render_labelled("undo", display_name(preview.way_back))
 
 
 def _fields(label: str, fields: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`remit approvals --wait`: questions as they come, at a terminal, each answered by a person."""
+"""`remit approvals --wait`: shows approval requests at a terminal as they come, and a person decides each."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -35,45 +35,45 @@ def require_terminal(*, as_json: bool) -> None:
     screen = find_screen(as_json=as_json)
     if screen is None or screen.is_stderr:
         raise RefusedError(
-            Reason.MISUSE,
+            Reason.ARGUMENT_INVALID,
             "--wait asks a person, so it needs a terminal",
-            next_step="Programs list the questions, and people answer: remit approvals list --json",
+            next_step="A program can list the requests, and a person decides: remit approvals list --json",
         )
 
 
 class PromptText(NamedTuple):
-    """What the person sees of one question."""
+    """The text of one approval request."""
 
     text: str
     hidden: int = 0
-    """Lines that the text leaves out."""
+    """The number of lines that the text leaves out."""
     full_text: Callable[[], FullText] | None = None
-    """All of it, where some is left out."""
+    """The full text, if some lines are left out."""
 
 
 NO_HIDDEN_LINES: Final = PromptText("")
 
 
 class ApprovalPrompt(NamedTuple):
-    """One question, of whatever kind, and what becomes of an answer."""
+    """One approval request of any kind, and the action that decides it."""
 
     since: str
     key: tuple[str, ...]
     show: Callable[[], "PromptText | None"]
-    """What the person sees, made only now; None: the person was told why it is not asked here."""
+    """Makes the text for the person. None means that a printed message says why it cannot be decided here."""
     question: str
     if_postponed: str
-    """How it is answered when it was left for later."""
+    """How to decide it later."""
     decide: Callable[[bool, str | None], str]
-    """Yes or no, and why. What is then told."""
+    """Records the decision and its reason, and returns the message to print."""
 
 
 def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[ApprovalPrompt]]) -> None:
-    """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id, or starts anew.
+    """Ask about each pending request once, until Ctrl-C. A request that is left for later is decided by its id.
 
-    `more`: the goals and proposed plans that wait.
+    `more` returns the pending goals and proposed plans.
     """
-    click.echo(f"Questions come here as they are asked; answers count as {who.signature}. Ctrl-C ends.", err=True)
+    click.echo(f"Approval requests appear here. Your decisions are recorded as {who.signature}. Ctrl-C ends.", err=True)
     prompted: set[tuple[str, ...]] = set()
     without_preview: set[tuple[str, ...]] = set()
     reported: set[tuple[str, ...]] = set()
@@ -81,13 +81,15 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Approva
         while True:
             found = [_make_request_prompt(workspace, each, who) for each in workspace.approvals.listed("PENDING")]
             fresh = [each for each in (*found, *more()) if each.key not in prompted]
-            # The oldest only, and then a new look: while it is answered, another one may be answered elsewhere.
+            # Only the oldest, and then the list again: meanwhile another person may have decided other requests.
             if fresh:
                 first = min(fresh, key=lambda each: each.since)
                 prompted.add(first.key)
                 try:
                     _ask(first)
-                except PreviewNotStoredError as problem:  # it may be computed right now, and is asked about once it is
+                except (
+                    PreviewNotStoredError
+                ) as problem:  # another process may be computing it; the request is asked later
                     without_preview.add(first.key)
                     if first.key not in reported:
                         click.echo(f"\n{problem}", err=True)
@@ -128,14 +130,14 @@ def _ask(prompt: ApprovalPrompt) -> None:
     discard_pending_input()
     approved = ask_until_clear(prompt.question, shown)
     if approved is None:
-        click.echo(f"Left for later. It is not asked here again, and {prompt.if_postponed}", err=True)
+        click.echo(f"Left for later. It is not shown here again. It is {prompt.if_postponed}", err=True)
         return
     try:
         reason = click.prompt(
-            "Why? For the record and the agent; Enter for no reason", default="", show_default=False, err=True
+            "The reason, for the ledger and the agent (Enter for none)", default="", show_default=False, err=True
         )
     except click.Abort:
-        click.echo(f"\nNothing was answered: the {'yes' if approved else 'no'} does not count.", err=True)
+        click.echo(f"\nNothing was decided; your {'approval' if approved else 'denial'} was not recorded.", err=True)
         raise
     try:
         click.echo(prompt.decide(approved, printable(reason.strip()) or None))
@@ -144,9 +146,9 @@ def _ask(prompt: ApprovalPrompt) -> None:
 
 
 def ask_until_clear(what: str, shown: PromptText = NO_HIDDEN_LINES) -> bool | None:
-    """Yes, no, or None for later. Anything else is no answer: a no is final, so it is not guessed at either.
+    """Return True for yes, False for no, None for later. Asks again after any other answer, because both are final.
 
-    Where lines were left out, a plain yes is no answer: these are seen first, or named by a word.
+    If lines were left out, "yes" is not accepted. The person shows all lines first, or types the word `unseen`.
     """
     hidden, full_text = shown.hidden, shown.full_text
     while True:

@@ -88,5 +88,5 @@ def _from_click(problem: click.ClickException) -> RemitError:
         return EnvironmentFailureError(Reason.STATE_UNSAFE, problem.format_message())
     path = problem.ctx.command_path if problem.ctx else "remit"
     return UsageError(
-        Reason.MISUSE, problem.format_message(), where=path, next_step=f"See how to use it: {path} --help"
+        Reason.ARGUMENT_INVALID, problem.format_message(), where=path, next_step=f"See how to use it: {path} --help"
     )

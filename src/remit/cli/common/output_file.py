@@ -1,4 +1,4 @@
-"""The file that `-o` names: all of the new content or all of the old, and nothing touched by what was refused."""
+"""The output file of `-o`. It has all of the new content or all of the old, and a refusal leaves it unchanged."""
 
 import contextlib
 import errno
@@ -22,13 +22,13 @@ _PRIVATE: Final = 0o600
 
 
 def output_option(command: F) -> F:
-    """`output` is a path, or None for standard output, which `-` stands for too."""
+    """Add `-o`. The command gets a path, or None for standard output, which `-` means too."""
     return click.option(
         "-o",
         "--output",
         type=click.Path(dir_okay=False),
         callback=_parse_output,
-        help="A file to write to; - or nothing: standard output.",
+        help="The file to write to. Without it, or with -, the output goes to standard output.",
     )(command)
 
 
@@ -39,17 +39,18 @@ def required_output_option(command: F) -> F:
         type=click.Path(dir_okay=False),
         callback=_parse_output,
         required=True,
-        help="The file; - for standard output.",
+        help="The file to write to, or - for standard output.",
     )(command)
 
 
 @contextlib.contextmanager
 def open_output(path: Path | None, *, reserved: tuple[str, ...] = (), is_secret: bool = False) -> Iterator[IO[bytes]]:
-    """A stream into `path`, or into standard output for None. Enter it before doing what the output will tell.
+    """Open a stream into `path`, or into standard output for None. Enter it before the work whose result it takes.
 
-    Entering refuses what cannot be written: a folder that is missing or closed, remit.yaml, a file named in `reserved`.
-    The file appears, whole and on disk, when the block ends well; when it does not, the old one is as it was.
-    One that `is_secret` is its owner's alone from its first moment on: closed later, it could be open to others still.
+    Refuses a path that cannot be written: a folder that is missing or not writable, remit.yaml, a file in `reserved`.
+    If the block ends without an error, the complete file is on disk. Otherwise the old file is unchanged. With
+    `is_secret`, only the owner can open the file from its creation on. If its mode were set later, another process
+    could already have opened it.
     """
     if path is None:
         sys.stdout.flush()
@@ -57,11 +58,11 @@ def open_output(path: Path | None, *, reserved: tuple[str, ...] = (), is_secret:
         sys.stdout.buffer.flush()
         return
     found = _inspect(path)
-    if found is not None and not stat.S_ISREG(found.st_mode):  # a device or a pipe: there is nothing to keep
+    if found is not None and not stat.S_ISREG(found.st_mode):  # a device or a pipe has no old content to keep
         with path.open("wb") as stream:
             yield stream
         return
-    # A link is replaced, not followed: an agent in this folder could have laid one that leads to our keys.
+    # A link is replaced and not followed, because an agent in this folder could have made a link to our keys.
     target = path.absolute()
     _refuse_reserved(path, target, reserved)
     mode = stat.S_IMODE(found.st_mode) if found is not None and not path.is_symlink() else None
@@ -109,21 +110,21 @@ def _inspect(path: Path) -> os.stat_result | None:
 
 def _refuse_reserved(path: Path, target: Path, reserved: tuple[str, ...]) -> None:
     if target.name == CONFIG_NAME:
-        raise _refusal("this would overwrite the workspace's configuration", path, "Give the output another name.")
+        raise _refusal("this would overwrite the configuration of the workspace", path, "Give the output another name.")
     for name in reserved:
         if os.path.exists(name) and os.path.exists(target) and os.path.samefile(name, target):
-            raise _refusal("this would overwrite what is read from", path, "Give the output another name.")
+            raise _refusal("this would overwrite the input file", path, "Give the output another name.")
     if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise _refusal("this file may not be changed", path, "Give the output another name, or allow it: chmod u+w")
+        raise _refusal("this file is read-only", path, "Give the output another name, or make it writable: chmod u+w")
 
 
 def _no_folder_error(target: Path, problem: OSError) -> RefusedError:
     folder = target.parent
     if not folder.exists():
-        return _refusal("there is no such folder to write into", folder, f"Make it first: mkdir -p '{folder}'")
+        return _refusal("the folder of the output does not exist", folder, f"Make the folder: mkdir -p '{folder}'")
     why = os.strerror(problem.errno) if problem.errno else type(problem).__name__
-    return _refusal(f"no file can be made in this folder: {why}", folder, "Name a file in a folder of your own.")
+    return _refusal(f"the output cannot be made in this folder: {why}", folder, "Name a file in another folder.")
 
 
 def _refusal(what: str, where: Path, next_step: str) -> RefusedError:
-    return RefusedError(Reason.MISUSE, f"{what}; nothing was done", where=str(where), next_step=next_step)
+    return RefusedError(Reason.ARGUMENT_INVALID, f"{what}; nothing was done", where=str(where), next_step=next_step)

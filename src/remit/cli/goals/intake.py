@@ -51,7 +51,7 @@ def export(tenant_id: str | None, output: Path | None, force: bool, directory: P
         raise click.UsageError("Standard output and --json: give a file with -o.")
     if output is not None and output.is_file() and not force:
         raise RefusedError(
-            Reason.MISUSE,
+            Reason.ARGUMENT_INVALID,
             "this file is there already; nothing was done",
             where=str(output),
             next_step="Give another name, or --force to replace it.",

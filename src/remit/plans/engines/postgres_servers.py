@@ -93,7 +93,7 @@ def with_addresses(server: PostgresServer) -> bytes:
         found = socket.getaddrinfo(host, int(options["port"]), type=socket.SOCK_STREAM)
     except OSError as problem:
         raise EnvironmentFailureError(
-            Reason.SQL_FAILED,
+            Reason.DATABASE_UNREACHABLE,
             "the database server cannot be reached: the name of its host is not known",
             where=server.where,
             next_step="Check the URL of the connection, and whether this machine can resolve names.",
@@ -108,7 +108,7 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
         source = f"the environment variable {connection.url_variable}"
         if not (url := environ.get(connection.url_variable)):
             raise RefusedError(
-                Reason.SQL_FAILED,
+                Reason.CONFIG_INVALID,
                 f"{source}, which must hold the URL of the connection, is not set",
                 where=source,
                 next_step="Set it: postgresql://user:password@host:5432/database",
@@ -119,7 +119,7 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
         return path, _read_private(path)
     except (OSError, UnicodeDecodeError) as problem:
         raise RefusedError(
-            Reason.SQL_FAILED,
+            Reason.CONFIG_INVALID,
             "the file with the URL of the connection cannot be read",
             where=path,
             next_step="Create it, with one line: postgresql://user:password@host:5432/database",
@@ -196,7 +196,7 @@ def _require_tls(more: dict[str, str], source: str) -> dict[str, str]:
 
 def _invalid_url_error(source: str, what: str) -> RemitError:
     return RefusedError(
-        Reason.MALFORMED,
+        Reason.CONFIG_INVALID,
         f"the URL of the connection is not valid: {what}",
         where=source,
         next_step="Write it as postgresql://user:password@host:5432/database; escape @ as %40, : as %3A, / as %2F.",

@@ -1,8 +1,8 @@
-"""Errors as `application/problem+json` (RFC 9457), and the one table of what status each reason has.
+"""Errors as `application/problem+json` (RFC 9457), and the table of the status of each reason.
 
-Whoever asks for what is not there, or not his, gets the same 404: an answer does not tell what others have.
+A missing object and the object of another caller get the same 404, so an answer does not show what others have.
 
-A parameter of the path or the query that is not as documented, as an answer. What was sent is not repeated.
+An invalid parameter of the path or the query is refused here too. The answer does not repeat the sent value.
 """
 
 import json
@@ -24,7 +24,7 @@ from remit.core.errors import MEANING, EnvironmentFailureError, Reason, RefusedE
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "1"
-"""Seconds, where nobody knows better."""
+"""Seconds, unless the answer sets another value."""
 _LOG: Final = logging.getLogger("remit.web.problems")
 
 
@@ -32,22 +32,23 @@ ErrorPage = Callable[[Request, int, RemitError, dict[str, str]], Response]
 
 
 class Statuses(NamedTuple):
-    """Of a refusal, where the request was at fault; and of a failure, where the machine was."""
+    """The status of a refusal, which the request caused, and of a failure, which the machine caused."""
 
     refused: int
     failed: int = 500
 
 
 STATUSES: Final[dict[Reason, Statuses]] = {
-    # The request cannot be read.
+    # The request is malformed.
     Reason.MALFORMED: Statuses(400),
     Reason.TOO_DEEP: Statuses(400),
     Reason.AUTHORITY_MALFORMED: Statuses(400),
     Reason.MISUSE: Statuses(400),
+    Reason.ARGUMENT_INVALID: Statuses(400),
     Reason.TOO_LARGE: Statuses(413),
     # The caller is not authenticated.
     Reason.AUTHENTICATION_REQUIRED: Statuses(401),
-    # Nobody lets this caller do that.
+    # The caller has no permission for that.
     Reason.SIGNATURE_INVALID: Statuses(403),
     Reason.KEY_UNKNOWN: Statuses(403),
     Reason.KEY_RETIRED: Statuses(403),
@@ -67,10 +68,10 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.CONTENT_REFUSED: Statuses(403),
     Reason.EXECUTABLE_REFUSED: Statuses(403),
     Reason.CONFIRMATION_MISSING: Statuses(403),
-    # There is no such thing.
+    # The object does not exist.
     Reason.STATE_MISSING: Statuses(404, 503),
     Reason.SIMULATION_UNKNOWN: Statuses(404),
-    # It is not as the request takes it to be.
+    # The state is not the one that the request requires.
     Reason.FILE_CONFLICT: Statuses(409),
     Reason.IDEMPOTENCY_CONFLICT: Statuses(409),
     Reason.IN_PROGRESS: Statuses(409, 503),
@@ -86,7 +87,8 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.APPROVAL_PENDING: Statuses(409),
     Reason.APPROVAL_TIMEOUT: Statuses(409),
     Reason.ROLLBACK_EXPIRED: Statuses(409),
-    # It was understood, and cannot be done.
+    Reason.ROLLBACK_IMPOSSIBLE: Statuses(409),
+    # The request was understood, but cannot be carried out.
     Reason.CAPABILITY_UNSUPPORTED: Statuses(422),
     Reason.EVIDENCE_INVALID: Statuses(422),
     Reason.FILE_MISSING: Statuses(422),
@@ -113,9 +115,11 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.BACKUP_MISSING: Statuses(422),
     Reason.ROLLBACK_FAILED: Statuses(422),
     Reason.EFFECT_FAILED: Statuses(422, 503),
-    # There is too much of it now.
+    # There is too much work now.
     Reason.RESOURCE_EXHAUSTED: Statuses(429, 503),
-    # The machine is not fit for it now; the same request may succeed later.
+    # The machine cannot do it now. The same request may succeed later.
+    Reason.CONFIG_INVALID: Statuses(503, 503),
+    Reason.DATABASE_UNREACHABLE: Statuses(503, 503),
     Reason.STATE_UNSAFE: Statuses(503, 503),
     Reason.STORE_UNAVAILABLE: Statuses(503, 503),
     Reason.STORE_OUTDATED: Statuses(503, 503),
@@ -124,13 +128,21 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.INTERNAL: Statuses(500),
 }
 
-# What HTTP itself says no to, before any of our own rules is asked.
+# Refusals of HTTP itself, before any rule of Remit applies.
 _HTTP_REASONS: Final[dict[int, tuple[Reason, str, str]]] = {
-    404: (Reason.STATE_MISSING, "there is nothing at this address", "See /v1/openapi.json for what there is."),
-    405: (Reason.MALFORMED, "this address does not take this method", "The header Allow names those that it takes."),
-    406: (Reason.MALFORMED, "it cannot be had in the form that was asked for", "Accept application/json."),
-    413: (Reason.TOO_LARGE, "the body is larger than is read", "Send less at once."),
-    415: (Reason.MALFORMED, "the body is not said to be JSON", "Send it with Content-Type: application/json."),
+    404: (Reason.STATE_MISSING, "the address does not exist", "See /v1/openapi.json for all addresses."),
+    405: (
+        Reason.MALFORMED,
+        "this address does not support the method",
+        "The header Allow lists the supported methods.",
+    ),
+    406: (Reason.MALFORMED, "the requested format is not available", "Send the header `Accept: application/json`."),
+    413: (Reason.TOO_LARGE, "the body is too large", "Send less at once."),
+    415: (
+        Reason.MALFORMED,
+        "the content type of the body is not JSON",
+        "Send the header `Content-Type: application/json`.",
+    ),
 }
 
 
@@ -140,7 +152,7 @@ def status_of(error: RemitError) -> int:
 
 
 def problem_tree(error: RemitError, status: int, request_id: str | None) -> dict[str, Any]:
-    """The members of a problem document; the texts were masked as the error was made."""
+    """Return the members of a problem document. The texts were masked when the error was made."""
     return {
         "type": f"urn:remit:reason:{error.reason.value}",
         "title": MEANING[error.reason],
@@ -166,7 +178,7 @@ def respond(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """The answer that tells this error. `status` where HTTP knows better than the reason, as for 401 and 429."""
+    """Return the response for an error. `status` overrides the status of the reason, as for 401 and 429."""
     read = getattr(request.app.state, "settings_read", None)
     if status is None and read is not None and isinstance(error, RefusedError) and read.is_about(error):
         status = HTTPStatus.SERVICE_UNAVAILABLE
@@ -183,7 +195,7 @@ def respond(
 
 
 def use_error_page(app: Starlette, page: ErrorPage, wants_page: Callable[[Request], bool]) -> None:
-    """Errors for people: a page, where their browser asks for one."""
+    """Answer errors with a page if the browser of a person asks for a page."""
     app.state.error_page = (page, wants_page)
 
 
@@ -193,21 +205,21 @@ def _find_error_page(request: Request) -> ErrorPage | None:
 
 
 def refused_response(request: Request, problem: ErrorTold, found: Contract) -> Response:
-    """What the road said no to, with the whole answer: a refusal is signed too."""
+    """Return the response for a refusal of the engine, with its whole answer. A refusal is signed too."""
     error = RefusedError(Reason(problem.code), problem.what, where=problem.where, next_step=problem.next_step)
     return respond(request, error, answer=found.tree())
 
 
 def build_http_error(status: int, where: str = "") -> RemitError:
-    """What HTTP itself refuses, in our words."""
+    """Return the error for a status of HTTP itself."""
     reason, what, next_step = _HTTP_REASONS.get(
-        status, (Reason.MALFORMED, HTTPStatus(status).phrase.lower(), "See /v1/openapi.json for what can be asked.")
+        status, (Reason.MALFORMED, HTTPStatus(status).phrase.lower(), "See /v1/openapi.json for all requests.")
     )
     return RefusedError(reason, what, where=where, next_step=next_step)
 
 
 class ResponseError(Exception):
-    """An error whose status or headers HTTP knows better than the table, raised from anywhere in a request."""
+    """An error with its own status or headers, which can be raised anywhere in a request."""
 
     def __init__(self, error: RemitError, status: int, headers: Mapping[str, str] | None = None, **more: Any) -> None:
         super().__init__(error.what)
@@ -218,7 +230,7 @@ class ResponseError(Exception):
 
 
 def handle_errors(app: Starlette) -> None:
-    """Whatever a route or the router raises leaves as a problem document."""
+    """Answer every exception of a route or of the router with a problem document."""
     app.add_exception_handler(RemitError, _answer_remit_error)
     app.add_exception_handler(ResponseError, _answer_response_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
@@ -254,8 +266,8 @@ async def _refuse(request: Request, problem: Exception) -> Response:
     where = ".".join(str(part) for part in first.get("loc", ()))
     error = RefusedError(
         Reason.MALFORMED,
-        f"a parameter is not as it must be: {first.get('msg', '')}",
+        f"a parameter is not valid: {first.get('msg', '')}",
         where=where,
-        next_step="See /v1/openapi.json for what can be asked.",
+        next_step="See /v1/openapi.json for the parameters.",
     )
     return respond(request, error, 400)
