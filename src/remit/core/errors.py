@@ -177,7 +177,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.DRIFTED: "a file has changed since the plan ran",
     Reason.ROLLBACK_EXPIRED: "the time in which the plan could be rolled back is over",
     Reason.ROLLBACK_FAILED: "changes that were made could not be undone yet",
-    Reason.ROLLBACK_IMPOSSIBLE: "nothing can be rolled back: the plan or task changed nothing, did not run or was abandoned",
+    Reason.ROLLBACK_IMPOSSIBLE: "nothing can be rolled back: it changed nothing, did not run, or was abandoned",
     Reason.MISUSE: "the calling program broke a rule of the API; fix the program",
     Reason.CONFIG_INVALID: "remit.yaml, or a variable or file that it names, is invalid or missing",
     Reason.STATE_UNSAFE: "keys, ledger or settings are accessible to other users, would be, or cannot be read",
@@ -190,6 +190,90 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.RESOURCE_EXHAUSTED: "the work used more time, memory or disk traffic than its quota",
     Reason.INTERNAL: "an unexpected error: a bug in Remit or in an executor",
 }
+
+
+NEXT_STEPS: Final[dict[Reason, str]] = {
+    Reason.MALFORMED: "Correct the input at the named place. `remit schema` lists the contracts.",
+    Reason.TOO_LARGE: "Send less at once.",
+    Reason.TOO_DEEP: "Send a flatter document.",
+    Reason.ARGUMENT_INVALID: "Read the help of the command: remit COMMAND --help",
+    Reason.AUTHORITY_MALFORMED: "Send the lease or token exactly as it was issued.",
+    Reason.SIGNATURE_INVALID: "Use the document exactly as it was signed, or have it signed again.",
+    Reason.KEY_UNKNOWN: "Have the document signed by this workspace. `remit keys list` shows its keys.",
+    Reason.KEY_RETIRED: "Have the document signed again, with the current key.",
+    Reason.BINDING_MISMATCH: "Request a new authority for exactly this request.",
+    Reason.EXPIRED: "Request a new lease, approval or token.",
+    Reason.NOT_YET_VALID: "Check the clocks of both machines: remit clock show",
+    Reason.REVOKED: "Ask a person for a new lease, approval or token.",
+    Reason.IRREVERSIBLE: "Approve the action by name, if you accept that it cannot be undone: --allow-irreversible",
+    Reason.CAPABILITY_UNSUPPORTED: "Use a capability of a registered executor.",
+    Reason.PATH_REFUSED: "Name a regular file inside the allowed directories.",
+    Reason.FILE_CONFLICT: "Look at the file, correct the request and send it again.",
+    Reason.IDEMPOTENCY_CONFLICT: "Use a new id for a new request.",
+    Reason.IN_PROGRESS: "Wait for the other process. If it has crashed, run: remit recover",
+    Reason.TRANSITION_INVALID: "Look at the current state, and decide again.",
+    Reason.EVIDENCE_INVALID: "Do not change the database. Run: remit ledger verify",
+    Reason.FILE_MISSING: "Create the file, or correct the path.",
+    Reason.PERMISSION_DENIED: "Ask a person with this permission. Run: remit doctor",
+    Reason.AUTHENTICATION_REQUIRED: "Send a valid token, or log in again.",
+    Reason.HASH_MISMATCH: "Look at the current content, and preview the plan again.",
+    Reason.PROTECTED: "Approve the file by name, if the plan may change it: --allow-protected",
+    Reason.CONTENT_REFUSED: "Correct the content, or approve the file by name: --allow-content",
+    Reason.EXECUTABLE_REFUSED: "Approve the file by name, if it may be executed: --allow-executable",
+    Reason.LIMIT_EXCEEDED: "Split the plan, or raise the limit in remit.yaml.",
+    Reason.DEPENDENCY_INVALID: "Correct `dependencies` of the action.",
+    Reason.DEPENDENCY_FAILED: "Look at the error of the action that it depends on.",
+    Reason.EDIT_NO_MATCH: "Read the file, and correct the edit.",
+    Reason.EDIT_OUT_OF_RANGE: "Read the file, and correct the line numbers.",
+    Reason.EDIT_AMBIGUOUS: "Name the place more exactly.",
+    Reason.EDIT_CONFLICT: "Change the existing value instead of adding one.",
+    Reason.EDIT_UNSUPPORTED: "Use another kind of edit for this place.",
+    Reason.NOT_TEXT: "Use `replace_content` with `content_base64` for a binary file.",
+    Reason.SYNTAX_BROKEN: "Fix the syntax of the file first.",
+    Reason.SCHEMA_INVALID: "Correct the edit, so that the file is a valid JSON Schema.",
+    Reason.SQL_REFUSED: "Leave the statement out.",
+    Reason.SQL_FAILED: "Correct the statement, and preview the plan again.",
+    Reason.DATABASE_BUSY: "Wait until the other program has finished, and try again.",
+    Reason.DATABASE_UNREACHABLE: "Check that the server runs, and check the URL of the connection.",
+    Reason.PIPELINE_FAILED: "Correct the step of the pipeline, and preview the plan again.",
+    Reason.RULE_FAILED: "Correct the plan or its rule, and have it approved again.",
+    Reason.TIMED_OUT: "Do less at once, or raise the time limit.",
+    Reason.CANCELLED: "Send the request again if it is still wanted.",
+    Reason.CAPABILITY_MISSING: "Ask a person for a token with this capability: remit token issue",
+    Reason.CONSTRAINT_VIOLATED: "Stay within the constraint, or ask a person for another token.",
+    Reason.APPROVAL_PENDING: "Wait for an approver: remit approvals",
+    Reason.APPROVAL_DENIED: "Read the approver's reason before you ask again.",
+    Reason.APPROVAL_TIMEOUT: "Ask again when an approver is available.",
+    Reason.ELEMENT_MISSING: "Take a new snapshot of the page, and name an element of it.",
+    Reason.PAGE_CHANGED: "Look at the page again before the next action.",
+    Reason.FATE_UNKNOWN: "Check at the receiver whether it took effect. Do not send it again before that.",
+    Reason.GOAL_CONFLICT: "Use a new correlation id for another goal.",
+    Reason.SIMULATION_UNKNOWN: "`remit catalogue list` shows all simulations.",
+    Reason.SIMULATION_INACTIVE: "A person promotes it after a review: remit catalogue promote",
+    Reason.CONFIRMATION_MISSING: "Ask the user for a confirmation.",
+    Reason.ACCESS_DENIED: "Ask the owner of the policies for access.",
+    Reason.ACCESS_NEEDS_APPROVAL: "Another person must approve it: remit approvals",
+    Reason.ROLLBACK_MISSING: "Name a simulation that rolls it back in the catalogue.",
+    Reason.REPLAY_FAILED: "Keep the evidence as it is. Run: remit ledger verify",
+    Reason.BACKUP_DAMAGED: "Restore the file from another backup.",
+    Reason.BACKUP_MISSING: "Restore the file from another backup.",
+    Reason.DRIFTED: "Look at the change. To replace it: remit rollback --force",
+    Reason.ROLLBACK_EXPIRED: "If the backups still exist: remit rollback --force",
+    Reason.ROLLBACK_FAILED: "Fix the cause. Then run: remit recover",
+    Reason.ROLLBACK_IMPOSSIBLE: "See the report of the run: remit runs",
+    Reason.MISUSE: "Fix the calling program.",
+    Reason.CONFIG_INVALID: "Correct the setting. `remit doctor` checks all settings.",
+    Reason.STATE_UNSAFE: "Restrict access to the state directory. `remit doctor` says how.",
+    Reason.STATE_MISSING: "Check the id and the folder. `remit doctor` checks the workspace.",
+    Reason.STORE_UNAVAILABLE: "Check that the database runs. Then run: remit doctor",
+    Reason.STORE_OUTDATED: "Run: remit migrate",
+    Reason.DISK_FULL: "Free some disk space, and try again.",
+    Reason.SANDBOX_UNAVAILABLE: "Run: remit doctor",
+    Reason.EFFECT_FAILED: "Fix the cause, and send the request again.",
+    Reason.RESOURCE_EXHAUSTED: "Do less at once, or raise the limit in remit.yaml.",
+    Reason.INTERNAL: "Run again with REMIT_DEBUG=1, and report what it prints.",
+}
+"""The next step after an error that has no more exact one."""
 
 
 MAX_MESSAGE: Final = 2_000
@@ -257,6 +341,11 @@ class RemitError(Exception):
         self.where = _render(where)
         self.next_step = _render(next_step)
         super().__init__(self.what)
+
+    @property
+    def advice(self) -> str:
+        """What to do next: the next step of this error, or the one of its reason."""
+        return self.next_step or NEXT_STEPS[self.reason]
 
     def __str__(self) -> str:
         place = f" (at {self.where})" if self.where else ""
