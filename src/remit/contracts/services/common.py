@@ -36,7 +36,7 @@ class ErrorTold(Contract):
 
 
 def describe_error(problem: RemitError) -> ErrorTold:
-    return ErrorTold(code=problem.reason, what=problem.what, where=problem.where, next_step=problem.next_step)
+    return ErrorTold(code=problem.reason, what=problem.what, where=problem.where, next_step=problem.advice)
 
 
 class Page(Contract, Generic[T]):
