@@ -1,1 +1,1 @@
-"""SQL on a PostgreSQL server: one transaction over one connection, in a sandboxed process."""
+"""Runs SQL on a PostgreSQL server, in one transaction over one connection, in a sandboxed process."""

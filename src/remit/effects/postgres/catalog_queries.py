@@ -1,7 +1,7 @@
-"""Queries of the server's catalog: what an object of the database makes the server run by itself.
+"""Queries of the server's catalog. They find what an object of the database makes the server run by itself.
 
-Each row of the longer ones is: of which kind what was found is, its number, its parse tree if it has one, and where it
-was found, in words.
+Each row of the longer queries has four columns: the kind of the object that was found, its number, its parse tree if it
+has one, and a text that says where it was found.
 """
 
 from typing import Final
@@ -81,7 +81,7 @@ UNION ALL SELECT 'tree', 0, d.adbin::text, 'a computed column of ' || d.adrelid:
   WHERE d.adrelid = ANY ($1::oid[]) AND a.attgenerated = 'v'
 UNION ALL SELECT 'read', i.inhrelid, NULL, '' FROM pg_inherits i WHERE i.inhparent = ANY ($1::oid[])
 """
-"""Of tables that are read, or written to. The planner computes what it can of their indexes, checks, statistics and
+"""For tables that are read or written. The planner evaluates constant parts of their indexes, checks, statistics and
 partitions, so it calls functions in them.
 """
 READ_SINCE_14: Final = """
@@ -189,14 +189,14 @@ JOIN pg_am m ON m.oid = o.opcmethod JOIN pg_amproc a ON a.amprocfamily = o.opcfa
 WHERE o.oid >= 16384 AND o.opcdefault AND o.opcintype < 16384 AND a.amproc::oid >= 16384
   AND m.amname IN ('btree', 'hash')
 """
-"""Default ones, of types whose numbers are not looked for in a parse tree."""
+"""Default operator classes of built-in types. A parse tree is not searched for the numbers of these types."""
 OF_TYPES: Final = """
 SELECT 'alter', c.oid FROM pg_class c JOIN pg_type t ON t.oid = c.reloftype WHERE t.typname = ANY ($1::name[])
 UNION SELECT 'write', a.attrelid FROM pg_attribute a JOIN pg_type t ON a.atttypid IN (t.oid, t.typarray)
   JOIN pg_class c ON c.oid = a.attrelid
   WHERE t.oid >= 16384 AND t.typname = ANY ($1::name[]) AND NOT a.attisdropped AND c.relkind IN ('r', 'p', 'm')
 """
-"""Tables that ALTER TYPE changes too: those that are made of the type, and those that have a column of it."""
+"""Tables that ALTER TYPE changes as well: tables of this type, and tables with a column of it."""
 FIRST_TYPES: Final = """
 SELECT DISTINCT x FROM (
   SELECT unnest(ARRAY[oid, typarray]) FROM pg_type WHERE typname = ANY ($1::name[])
@@ -211,7 +211,7 @@ TYPE_NAMES: Final = """
 SELECT t.oid, format('%I.%I', n.nspname, t.typname) FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.oid = ANY ($1::oid[])
 """
-"""Always with the schema: a temporary type of the same name comes first where the role looks names up."""
+"""Always with the schema, because a temporary type with the same name would be found first."""
 OPERATORS: Final = "SELECT oprname, oprcode::oid FROM pg_operator WHERE oid >= 16384"
 ALTERED: Final = """
 SELECT coalesce(i.indrelid, c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid

@@ -1,7 +1,7 @@
-"""What would otherwise happen within COMMIT, when nobody counts any more, happens before it.
+"""Runs deferred work of the server before COMMIT, because changes within COMMIT cannot be counted.
 
-The server keeps two kinds of work for that moment: triggers that were put off, and queries of cursors that are to
-outlive the transaction. A function of the database can leave either of them behind.
+The server defers two kinds of work to COMMIT: deferred triggers, and queries of cursors WITH HOLD, which stay open
+after the transaction. A function of the database can leave either of them behind.
 """
 
 from typing import Final
@@ -17,15 +17,18 @@ _LEFT_BEHIND: Final = "SELECT current_user = $1::name, EXISTS (SELECT FROM pg_cu
 
 
 def check_constraints(session: PostgresSession, so_far: Counts, ours: frozenset[int], seconds: float) -> Counts:
-    """All constraints hold, and nothing is put off, when this returns. What is counted then.
+    """Run all deferred triggers. Return the counts after them, when all constraints hold and no trigger is deferred.
 
-    A trigger that runs now can put off another one, but not without changing a row: a round that changes none is the
-    last one. `ours` are tables that nobody counts.
+    A trigger that runs now can defer another one only by changing a row, so a round without a change is the last one.
+    `ours`: tables that are not counted.
+
+    Raises:
+        RefusedError: Triggers still defer one another after several rounds.
     """
     for _ in range(_MOST_ROUNDS):
         try:
             _run_deferred(session)
-            require_clean_session(session, "a trigger that was put off to the end")
+            require_clean_session(session, "a deferred trigger")
             after = count(session.wire, ours)
         except ServerError as problem:
             raise step_error("after the last statement, when all constraints must hold", problem, seconds) from None
@@ -34,29 +37,33 @@ def check_constraints(session: PostgresSession, so_far: Counts, ours: frozenset[
         so_far = after
     raise RefusedError(
         Reason.SQL_REFUSED,
-        "triggers of the database put off one another again and again, so nobody knows what they will have done",
+        "triggers of the database defer one another again and again, so their changes are unknown",
         where=THE_TEXT,
-        next_step="See which constraint triggers the tables have, and what they change.",
+        next_step="Check which constraint triggers the tables have, and what these change.",
     )
 
 
 def is_unchanged_by_constraints(session: PostgresSession, then: Counts) -> bool:
-    """Right before COMMIT: whether nothing is done by it that was not counted `then`."""
+    """Return whether the deferred work changes no row after the count `then`. Call it right before COMMIT."""
     _run_deferred(session)
     return count(session.wire) == then
 
 
 def require_clean_session(session: PostgresSession, who: str) -> None:
-    """After anything that runs functions of the database."""
+    """Check the session after functions of the database have run. `who` did it, for the message.
+
+    Raises:
+        RefusedError: A cursor WITH HOLD is open, or the role has changed.
+    """
     is_same_role, has_cursor = session.wire.one(_LEFT_BEHIND, session.identity.role)
     if has_cursor == "t":
-        raise _refused(f"{who} opened a cursor that outlives the transaction: its query would run within COMMIT")
+        raise _refused(f"{who} opened a cursor WITH HOLD, whose query would run within COMMIT")
     if is_same_role != "t":
         raise _refused(f"{who} changed the role of the session")
 
 
 def _run_deferred(session: PostgresSession) -> None:
-    """With names as the role has them: the functions of these triggers are the database's."""
+    """Run deferred triggers with the role's own search path, because their functions belong to the database."""
     session.wire.do("CLOSE ALL")
     session.use_statement_settings()
     session.wire.do("SET CONSTRAINTS ALL IMMEDIATE")
@@ -68,5 +75,5 @@ def _refused(what: str) -> RefusedError:
         Reason.SQL_REFUSED,
         what,
         where=THE_TEXT,
-        next_step="Leave out what does that, or change the function of the database that it calls.",
+        next_step="Leave out that statement, or change the function of the database that it calls.",
     )

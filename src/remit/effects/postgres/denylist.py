@@ -1,7 +1,7 @@
-"""What no statement may call, whatever the role and the server would make of it. Listed once, with the why.
+"""Functions that no statement may call, whatever rights the role has, each with the reason.
 
-Limit: a function or a view of the database can hide any of it. What really keeps a statement from files and programs of
-the server is that roles which may reach them are refused.
+Limit: a function or a view of the database can hide a call. Another rule protects files and programs of the server:
+roles that may reach them are refused.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from typing import Final
 from remit.effects.postgres.lexer import PostgresToken
 
 _SETS: Final = "changes how the session works"
-_RUNS: Final = "runs a text as SQL, which nobody could look at before"
-_OUTSIDE: Final = "reaches what is outside of the database"
+_RUNS: Final = "runs a text as SQL, which cannot be checked before it runs"
+_OUTSIDE: Final = "reaches outside the database"
 _OTHERS: Final = "reaches other sessions"
 _LARGE: Final = "works on large objects, which cannot be counted"
-_SETS_A_SEQUENCE: Final = "sets a sequence at once and for ever, also in a preview"
+_SETS_A_SEQUENCE: Final = "sets a sequence immediately and permanently, also in a preview"
 
 _BY_NAME: Final = {
     **dict.fromkeys(("set_config", "setseed"), _SETS),
@@ -47,12 +47,12 @@ _BY_BEGINNING: Final = (
     ("lo_", _LARGE),
 )
 INSTEAD: Final = {"setval": "Write ALTER SEQUENCE ... RESTART WITH instead, which is part of the transaction."}
-"""What to do, where there is something better than to leave it out."""
+"""The next step for functions that have a replacement."""
 MOVES_A_SEQUENCE: Final = frozenset({"nextval"})
 
 
 def find_forbidden(tokens: Sequence[PostgresToken]) -> tuple[str, str] | None:
-    """The first function that is not for a statement, by name, and why. A name counts however it is written."""
+    """Return the name of the first forbidden function, and the reason. All spellings of a name are found."""
     for place, token in enumerate(tokens):
         if is_call(tokens, place) and (why := why_forbidden(token.name)):
             return token.name, why
@@ -64,7 +64,7 @@ def why_forbidden(name: str) -> str:
 
 
 def is_call(tokens: Sequence[PostgresToken], place: int) -> bool:
-    """Whether a parenthesis follows the name. The name of a table, before its columns, is believed to be one too."""
+    """Return whether a parenthesis follows the name. The name of a table before its columns looks like a call too."""
     return bool(tokens[place].name) and place + 1 < len(tokens) and tokens[place + 1].text == "("
 
 

@@ -1,9 +1,10 @@
-"""Which functions a statement may reach. Pure.
+"""The list of functions that a statement may reach. Pure.
 
-What is not allowed is refused. Allowed is a function that is built in, IMMUTABLE or STABLE, and not in `NOT_ALLOWED`;
-one that is built in, VOLATILE, and in `REVIEWED` with a reason; and one that a person has named in `functions` of the
-connection. A function that a later version of PostgreSQL brings is refused, because it was not looked at. The label of
-a function that a user made is a promise of its author, not a fact, so it counts for nothing.
+Every function that is not allowed is refused. Three kinds are allowed. The first are built-in functions that are
+IMMUTABLE or STABLE and not in `NOT_ALLOWED`. The second are built-in functions that are VOLATILE and in `REVIEWED`,
+with a reason. The third are functions that a person has named in `functions` of the connection. A function of a later
+version of PostgreSQL is refused, because it was not reviewed. The label of a user's function is only a claim of its
+author, so it is not used.
 """
 
 import difflib
@@ -14,16 +15,16 @@ from remit.effects.postgres.builtin_functions import BUILT_IN
 from remit.effects.postgres.denylist import why_forbidden
 
 FIRST_OF_USERS: Final = 16_384
-"""Objects below this number were made with the database cluster."""
+"""Objects below this number were created with the database cluster."""
 NEXTVAL: Final = 1_574
 EXTENSION: Final = "extension:"
 
-_GIVES: Final = "gives a value and changes nothing"
-_READS: Final = "reads what the server knows, for a view of its catalog, and changes nothing"
-_OWN: Final = "reads what this session itself took from a sequence"
+_GIVES: Final = "returns a value and changes nothing"
+_READS: Final = "reads the server's state, for a view of its catalog, and changes nothing"
+_OWN: Final = "reads the number that this session itself took from a sequence"
 _BUILT_IN_TRIGGER: Final = "is a trigger that changes only the row it is called for"
 _SAMPLES: Final = "chooses the rows of TABLESAMPLE"
-_COUNTED: Final = "is looked at by itself: a preview uses a copy of the sequence"
+_COUNTED: Final = "is checked separately, because a preview uses a copy of the sequence"
 
 REVIEWED: Final = {
     **dict.fromkeys(("clock_timestamp", "timeofday", "random", "gen_random_uuid", "current_query"), _GIVES),
@@ -69,11 +70,11 @@ REVIEWED: Final = {
     ),
     "nextval": _COUNTED,
 }
-"""Built-in functions that are VOLATILE and allowed all the same, each with the reason."""
+"""Built-in functions that are VOLATILE and allowed nevertheless, each with the reason."""
 
 _RUNS_A_TABLE: Final = "runs a query that is not in the statement"
-_BY_NUMBER: Final = "runs the checks of a type that is given as a number"
-_BY_TEXT: Final = "runs the checks of a type that is given as a text"
+_BY_NUMBER: Final = "runs the checks of a type that a number identifies"
+_BY_TEXT: Final = "runs the checks of a type that a text names"
 _MACHINERY: Final = "works on functions of the server, not on rows"
 NOT_ALLOWED: Final = {
     **dict.fromkeys(
@@ -97,7 +98,7 @@ NOT_ALLOWED: Final = {
     **dict.fromkeys(("pg_input_error_info", "pg_input_is_valid"), _BY_TEXT),
     **dict.fromkeys(("fmgr_c_validator", "fmgr_internal_validator", "fmgr_sql_validator"), _MACHINERY),
 }
-"""Built-in functions that are IMMUTABLE or STABLE and refused all the same, each with the reason."""
+"""Built-in functions that are IMMUTABLE or STABLE and refused nevertheless, each with the reason."""
 
 MAKES_JSON: Final = frozenset(
     {"array_to_json", "row_to_json", "to_json", "to_jsonb"}
@@ -112,32 +113,32 @@ MAKES_JSON: Final = frozenset(
         for end in ("", "_transfn")
     }
 )
-"""They call the cast to json of a value's type, if the database has one, and no statement shows it."""
+"""Functions that call the cast to json of a value's type, if the database has one. The statement does not show it."""
 
 _VOLATILE: Final = "is VOLATILE, so it may change something, also in a preview"
-_NEW: Final = "came with a version of PostgreSQL that is newer than this Remit, and what it does is not known"
-_OF_USERS: Final = "is a function of the database's users, and what it does is not known"
-_ALLOW: Final = "Leave it out; or have a person add {name!r} to `functions` of the connection, in remit.yaml."
+_NEW: Final = "is from a version of PostgreSQL that this version of Remit does not know, so its effects are unknown"
+_OF_USERS: Final = "is a function that a user of the database created, so its effects are unknown"
+_ALLOW: Final = "Leave it out, or ask a person to add {name!r} to `functions` of the connection in remit.yaml."
 _LEAVE_OUT: Final = "Leave it out."
 _MOST_ENTRIES: Final = 3
-"""Of the config that are told."""
+"""The maximum number of mistaken entries of the config that a message lists."""
 
 
 class ServerFunction(NamedTuple):
-    """One, as the catalog has it."""
+    """One function, as the catalog describes it."""
 
     oid: int
     name: str
     schema: str
     signature: str
-    """With its schema and the types of its arguments: `public.f(integer,text)`."""
+    """The name with its schema and the types of its arguments, such as `public.f(integer,text)`."""
     volatility: str
     extension: str
-    """The extension that brought it, if one did."""
+    """The extension that created it. Empty if there is none."""
 
 
 def why_refused(one: ServerFunction, allowed: Sequence[str]) -> str:
-    """Why a statement may not reach it; empty if it may."""
+    """Return the reason why a statement may not reach the function. Empty if it may."""
     if one.oid < FIRST_OF_USERS:
         if one.name in NOT_ALLOWED:
             return NOT_ALLOWED[one.name]
@@ -150,8 +151,9 @@ def why_refused(one: ServerFunction, allowed: Sequence[str]) -> str:
 
 
 def is_named(one: ServerFunction, allowed: Sequence[str]) -> bool:
-    """Whether a person has named it: by name, by name and types, or by its extension, which is for what it labels
-    IMMUTABLE or STABLE only.
+    """Return whether a person has named the function: by name, by name and types, or by its extension.
+
+    The name of an extension allows only the functions that it labels IMMUTABLE or STABLE.
     """
     for entry in allowed:
         if entry.startswith(EXTENSION):
@@ -163,9 +165,9 @@ def is_named(one: ServerFunction, allowed: Sequence[str]) -> bool:
 
 
 def advice(one: ServerFunction, allowed: Sequence[str], known: Sequence[ServerFunction]) -> str:
-    """What to do about one that is refused. `known`: all functions of the database's users.
+    """Return the next step for a refused function. `known`: all functions that users of the database created.
 
-    With the entries of the config that name none of these, because one of them may have been meant for it.
+    The text also lists the entries of the config that match no function, because one of them may be a misspelling.
     """
     if one.oid < FIRST_OF_USERS:
         return _LEAVE_OUT

@@ -1,7 +1,7 @@
-"""A text of SQL, taken apart by PostgreSQL's lexical rules: where words, strings, comments and statements begin.
+"""Splits a text of SQL by PostgreSQL's lexical rules into tokens and statements.
 
-Pure. What stands in quotes or comments is never taken for words. Limit: bodies of SQL functions (BEGIN ATOMIC) are not
-known, and neither is anything that needs `standard_conforming_strings` to be off.
+Pure. Text in quotes or comments never becomes a word. Limits: the lexer does not support bodies of SQL functions (BEGIN
+ATOMIC), nor texts that need `standard_conforming_strings` to be off.
 """
 
 import re
@@ -17,7 +17,7 @@ _DOLLAR_QUOTE: Final = re.compile(r"\$([A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\
 _PARAMETER: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9]+)")
 _COMMENT: Final = re.compile(r"/\*|\*/")
 _PLAIN_STRING: Final = re.compile(r"'(?:[^']|'')*'")
-# A string goes on after a line break, in the same way: E'a'<new line>'it\'s'.
+# A string may continue after a line break, with the same escapes: E'a'<new line>'it\'s'.
 _ESCAPED_STRING: Final = re.compile(
     r"'(?:[^'\\]|''|\\.)*'(?:[ \t\f\v]*(?:--[^\n\r]*)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*[\n\r])*'(?:[^'\\]|''|\\.)*')*",
     re.DOTALL,
@@ -27,21 +27,21 @@ _PREFIXES: Final = frozenset({"E", "B", "X", "N"})
 
 
 class PostgresToken(NamedTuple):
-    """One, with its place in the text."""
+    """One token, with its place in the text."""
 
     kind: str
-    """word, name (in double quotes), string, number, parameter, or mark: a single character."""
+    """One of word, name (in double quotes), string, number, parameter, and mark (a single character)."""
     text: str
     start: int
 
     @property
     def word(self) -> str:
-        """In capitals, as a key word would be; empty if it cannot be one."""
+        """The text in capitals, like a key word. Empty if the token cannot be a key word."""
         return self.text.upper() if self.kind == "word" else ""
 
     @property
     def name(self) -> str:
-        """As the server would look it up; empty if it cannot be a name."""
+        """The name as the server would look it up. Empty if the token cannot be a name."""
         if self.kind == "word":
             return self.text.lower()
         return self.text[1:-1].replace('""', '"') if self.kind == "name" else ""
@@ -52,7 +52,7 @@ class PostgresToken(NamedTuple):
 
 
 def split(text: str) -> Iterator[Sequence[PostgresToken]]:
-    """The tokens of each statement, without the semicolon. Empty statements are left out."""
+    """Yield the tokens of each statement, without the semicolon. Empty statements are omitted."""
     tokens: list[PostgresToken] = []
     for token in tokens_of(text):
         if token.kind == "mark" and token.text == ";":
@@ -66,7 +66,11 @@ def split(text: str) -> Iterator[Sequence[PostgresToken]]:
 
 
 def tokens_of(text: str) -> Iterator[PostgresToken]:
-    """All tokens, without white space and comments. SQL_REFUSED where something is opened and not closed."""
+    """Yield all tokens, without white space and comments.
+
+    Raises:
+        RefusedError: SQL_REFUSED. A quote or a comment is not closed, or a name is written with U&"".
+    """
     at = 0
     while at < len(text):
         if (space := _SPACE.match(text, at)) is not None:
@@ -95,7 +99,7 @@ def _token(text: str, at: int) -> PostgresToken:
 
 
 def _word_or_string(text: str, at: int, word: re.Match[str]) -> PostgresToken:
-    """A letter before a string says how it is to be read."""
+    """Return a word, or the string that follows it. A letter before a string selects its escapes."""
     follows = text[word.end() : word.end() + 2]
     if follows[:1] == "'" and word[0].upper() in _PREFIXES:
         pattern = _ESCAPED_STRING if word[0].upper() == "E" else _PLAIN_STRING
@@ -103,7 +107,7 @@ def _word_or_string(text: str, at: int, word: re.Match[str]) -> PostgresToken:
         return PostgresToken("string", text[at : inner.end], at)
     if word[0].upper() == "U" and follows[:1] == "&" and follows[1:] in ("'", '"'):
         if follows[1:] == '"':
-            raise _refusal('a name is written with U&"", which is not read', "Write the name itself.")
+            raise _refusal('a name is written with U&"", which is not supported', "Write the name itself.")
         inner = _match(_PLAIN_STRING, "string", text, word.end() + 1)
         return PostgresToken("string", text[at : inner.end], at)
     return PostgresToken("word", word[0], at)
@@ -128,7 +132,7 @@ def _match(pattern: re.Pattern[str], kind: str, text: str, at: int) -> PostgresT
 
 
 def _after_comment(text: str, at: int) -> int:
-    """Comments can lie within each other."""
+    """Return the end of a comment. Comments can be nested."""
     depth = 0
     for found in _COMMENT.finditer(text, at):
         depth += 1 if found[0] == "/*" else -1
@@ -138,7 +142,7 @@ def _after_comment(text: str, at: int) -> int:
 
 
 def _not_closed() -> RefusedError:
-    return _refusal("a quote or a comment in it is opened and not closed", "Close it.")
+    return _refusal("a quote or a comment is opened and not closed", "Close it.")
 
 
 def _refusal(what: str, next_step: str) -> RefusedError:

@@ -1,8 +1,8 @@
-"""Images of the rows that statements change: kept by triggers that are made and removed in the same transaction.
+"""Captures images of the rows that statements change, by triggers that are created and dropped in one transaction.
 
 A statement-level trigger sees all rows that one statement changed, with those that foreign keys changed after it. The
-old rows are kept before the new ones, each by the text of its key, so that the first and the last of one key are what
-was there before and what is there now, however often it was changed in between.
+old rows are stored before the new ones, each with the text of its key. So for each key the first entry is the row
+before, and the last entry is the row now, however often it changed in between.
 """
 
 import os
@@ -21,7 +21,10 @@ _EVENTS: Final = {
 
 
 class Capture:
-    """Installed when it is made. Nobody can guess its names, so no statement writes to its table by accident."""
+    """The triggers of one transaction, installed on construction.
+
+    Their names are random, so no statement writes to the table of captured rows by accident.
+    """
 
     def __init__(self, wire: PostgresWire, tables: Sequence[Table]) -> None:
         self._wire = wire
@@ -38,14 +41,14 @@ class Capture:
             self._install(number, table)
 
     def remove(self) -> None:
-        """Just before the transaction is committed. The lock that this needs was taken before the first statement."""
+        """Drop the triggers, right before the commit. The lock for this was acquired before the first statement."""
         for number, table in enumerate(self.tables):
             for event in _EVENTS:
                 self._wire.do(f"DROP TRIGGER {self._name(event)} ON {table.quoted}")
             self._wire.do(f"DROP FUNCTION pg_temp.{self._name(f'keep_{number}')}()")
 
     def is_untouched(self) -> bool:
-        """Whether rows were only added to our table."""
+        """Return whether rows were only added to the table of captured rows."""
         (same,) = self._wire.one(
             f"SELECT pg_stat_get_xact_tuples_updated({self.oid}) = 0 "
             f"AND pg_stat_get_xact_tuples_deleted({self.oid}) = 0"
@@ -55,7 +58,7 @@ class Capture:
     def _install(self, number: int, table: Table) -> None:
         function = f"pg_temp.{self._name(f'keep_{number}')}"
         settings = "".join(f" SET {name} = {quoted_text(value)}" for name, value in EXACT.items())
-        # As the role that made it, also when a foreign key makes the owner of a table change rows of it.
+        # It runs as the role that created it, also when the owner of a table changes rows through a foreign key.
         self._wire.do(
             f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER "
             f"SET search_path = {OUR_PATH}{settings} AS {quoted_text(self._body(number, table))}"
@@ -86,13 +89,14 @@ class Capture:
 
 
 def cells_of(row: str, columns: Sequence[str]) -> str:
-    """The columns of a row as PostgreSQL's own text."""
+    """Return the SQL for the columns of a row, as PostgreSQL's own text."""
     return f"ARRAY[{', '.join(text_of(f'{row}.{quoted_name(name)}') for name in columns)}]::text[]"
 
 
 def text_of(value: str) -> str:
-    """What the type itself writes. A cast to text may be a function of anybody's, and that of `char` cuts blanks off.
+    """Return the SQL for the text that the type itself writes.
 
-    Not `IS NULL`, which a record of nothing but nulls is too.
+    It is not a cast to text, because a user may have defined that cast, and the cast of `char` removes blanks. It does
+    not use `IS NULL`, which is also true for a record with only nulls.
     """
     return f"CASE num_nulls({value}) WHEN 0 THEN format('%s', {value}) END"

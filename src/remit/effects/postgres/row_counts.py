@@ -1,7 +1,7 @@
-"""How many rows of which tables were changed, as the server itself counts them: cascades and triggers included.
+"""The number of changed rows by table, as the server itself counts them. Cascades and triggers are included.
 
-The counters go on over a savepoint that was rolled back, so only their differences mean something. Limits: sequences
-and foreign tables are not counted; a role sees the names of tables that it may not read.
+A rollback to a savepoint does not reset the server's counters, so only their differences have a meaning. Limits: the
+server does not count sequences and foreign tables. A role sees the names of tables that it may not read.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _IS_COUNTING: Final = "SELECT current_setting('track_counts')"
 
 
 class RowCounts(NamedTuple):
-    """Rows of one table."""
+    """The numbers of changed rows of one table."""
 
     inserted: int = 0
     updated: int = 0
@@ -33,15 +33,15 @@ class RowCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """At one moment."""
+    """The server's counters at one moment."""
 
     tables: Mapping[int, RowCounts]
     catalog: int
-    """Rows of the server's own tables: they change when a table is made, altered, emptied or removed."""
+    """Changed rows of the server's catalog, which change when a table is created, altered, emptied or dropped."""
 
 
 class Changed(NamedTuple):
-    """Between two moments."""
+    """The changes between two moments."""
 
     tables: dict[int, RowCounts]
     structure: bool
@@ -52,7 +52,7 @@ class Changed(NamedTuple):
 
 
 def count(wire: PostgresWire, without: frozenset[int] = frozenset()) -> Counts:
-    """With the catalog's names in force (`Session.ours`). `without`: tables of our own."""
+    """Read the counters. Call it after `PostgresSession.apply_settings`. `without`: Remit's own temporary tables."""
     tables: dict[int, RowCounts] = {}
     catalog = 0
     for oid, is_catalog, *numbers in wire.do(_COUNTS):
@@ -69,7 +69,7 @@ def is_counting(wire: PostgresWire) -> bool:
 
 
 def between(before: Counts, after: Counts) -> Changed:
-    """A table that was removed meanwhile is a change of the structure, not of its rows."""
+    """Return the difference of two counts. A table that was dropped meanwhile is a change of the structure."""
     tables = {}
     for oid, now in after.tables.items():
         then = before.tables.get(oid, RowCounts())

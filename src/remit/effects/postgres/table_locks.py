@@ -1,16 +1,18 @@
-"""Table locks, all of them taken before the first statement, so that no writer of rows and we wait for each other.
+"""Table locks. Remit acquires all of them before the first statement, so that it never causes a deadlock.
 
-Only the first lock is waited for, and nothing else is held then. The others are had at once, or everything is released,
-the one that was not had is waited for first, and all are tried again. So we never wait while another session could wait
-for us. A short wait would not do: a writer that queues behind us while we wait for the first lock may have waited long
-enough, by the time that we wait for the second, for the server to look for a deadlock and end the writer.
+Remit waits only for the first lock, and holds no other lock at that time. It acquires the others without waiting. If
+one of them is not free, Remit releases everything, waits for that lock first, and tries all of them again. So Remit
+never waits while another session could wait for Remit. A short wait for the second lock would not be safe. A writer may
+queue behind Remit while Remit waits for the first lock. When Remit then waits for the second lock, that writer may have
+waited long enough for the server to check for a deadlock and to end the writer.
 
-What only a statement itself locks is had within a millisecond, the least that the server can be told to wait, or the
-statement fails, everything is released and all is tried again (`until_free`). What it reaches is then locked first.
+Some locks are acquired only by a statement itself. The statement waits one millisecond for them, the shortest time that
+the server supports. If it does not get them, it fails, Remit releases everything, and tries all again (`until_free`).
+The tables that the statement reaches are then locked first.
 
-A sequence that numbers are taken from is copied within the transaction, which needs a lock on it. It comes last,
-because it fixes what the transaction sees; and since it cannot be asked for without waiting, it is waited for a
-millisecond.
+If a statement takes numbers from a sequence, the transaction makes a copy of the sequence, which needs a lock on it.
+Sequences come last, because this step fixes the snapshot of the transaction. The server has no way to request this lock
+without waiting, so Remit waits one millisecond.
 """
 
 import os
@@ -31,19 +33,19 @@ T = TypeVar("T")
 ACCESS_SHARE: Final = "ACCESS SHARE"
 ROW_EXCLUSIVE: Final = "ROW EXCLUSIVE"
 EXCLUSIVE: Final = "EXCLUSIVE"
-"""Others may read. They may not write, and not lock rows in order to write: SHARE ROW EXCLUSIVE would let them."""
+"""Other sessions may read. They may not write or lock rows for writing. SHARE ROW EXCLUSIVE would allow row locks."""
 ACCESS_EXCLUSIVE: Final = "ACCESS EXCLUSIVE"
 _STRENGTH: Final = (ACCESS_SHARE, ROW_EXCLUSIVE, EXCLUSIVE, ACCESS_EXCLUSIVE)
 
 _LONGEST_PAUSE: Final = 0.03
-"""Seconds between two attempts; by chance less, so that two plans do not try at the same moments."""
+"""The maximum of seconds between two attempts. The pause is random, so that two plans try at different moments."""
 _LONGER: Final = 1.5
 _LEAST: Final = 0.01
-"""With less time than that left, it is not tried again."""
+"""The minimum of seconds left for another attempt."""
 _LONGEST_OF_ALL: Final = 0.25
 _BUSY: Final = frozenset({"55P03", "40P01"})
 _GONE: Final = frozenset({"42P01", "42501", "42809", "3F000"})
-"""Removed meanwhile, or not ours to lock: whatever needs it will say so."""
+"""The object was dropped meanwhile, or the role may not lock it. A statement that needs it reports the error."""
 _TABLES: Final = """
 SELECT c.oid, format('%I.%I', n.nspname, c.relname), c.relkind, has_table_privilege(c.oid, 'SELECT'),
   has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE'),
@@ -79,33 +81,34 @@ UNION SELECT c.confrelid FROM found f JOIN pg_constraint c ON c.oid = f.object W
 
 
 class LockStep(NamedTuple):
-    """One lock, and how it is taken."""
+    """One lock, and the statement that acquires it."""
 
     oid: int
     name: str
-    """As it is written in SQL."""
+    """The name as it is written in SQL."""
     text: str
     is_sequence: bool = False
 
 
 class LockPlan(NamedTuple):
-    """What is to be locked, in its order."""
+    """The locks to acquire, in order."""
 
     steps: tuple[LockStep, ...]
     writes: frozenset[int]
-    """Tables that no other session can write to then."""
+    """Tables that no other session can write to while the locks are held."""
 
 
 def plan_locks(wire: PostgresWire, reached: Iterable[ReachedObjects], *, for_good: bool) -> LockPlan:
-    """`for_good`: it will be committed. Then the triggers that keep rows have to be removed again, which needs the
-    strongest lock: to ask for that later, while others wait for us, would be a deadlock.
+    """Plan the locks for the reached objects: tables by their number, then sequences.
 
-    A preview needs to keep others from writing, and no more. Tables by their number, then sequences.
+    `for_good`: the transaction will be committed. Before the commit, Remit drops the triggers that capture rows, which
+    needs the strongest lock. A request for it at that time could cause a deadlock with a session that waits for Remit.
+    A preview only needs to prevent other sessions from writing.
     """
     all_of_them = list(reached)
     writes = frozenset(oid for one in all_of_them for oid in one.writes | one.alters)
     modes: dict[int, str] = {}
-    for one in all_of_them if writes else ():  # one that only reads is in no session's way
+    for one in all_of_them if writes else ():  # a plan that only reads blocks no other session
         for oids, mode in (
             (one.reads, ACCESS_SHARE),
             (one.parents, EXCLUSIVE),
@@ -125,10 +128,12 @@ def plan_locks(wire: PostgresWire, reached: Iterable[ReachedObjects], *, for_goo
 
 
 def acquire_locks(session: PostgresSession, plan: LockPlan, *, reads_only: bool, before_copies: str = "") -> None:
-    """A new transaction, with all of them. DATABASE_BUSY if they are not had in the time that is left to wait for
-    locks; then there is no transaction.
+    """Begin a transaction, and acquire all locks of the plan.
 
-    `before_copies`: the name of a savepoint. To go back to it releases the copies of sequences, and no table.
+    `before_copies`: the name of a savepoint. A rollback to it releases the copies of sequences, but no table.
+
+    Raises:
+        EnvironmentFailureError: DATABASE_BUSY. Not all locks were free in the remaining time. No transaction is open.
     """
     session.wire.until = None
     with session.lock_wait.counted():
@@ -139,8 +144,10 @@ def acquire_locks(session: PostgresSession, plan: LockPlan, *, reads_only: bool,
 
 
 def until_free(session: PostgresSession, attempt: Callable[[], T]) -> T:
-    """What `attempt` gives. While another session is in its way, all is rolled back, so that this session can go on,
-    and it is tried again from the start, until no time is left to wait for locks.
+    """Return the result of `attempt`. Retry it from the start while another session holds a lock that it needs.
+
+    Before each retry, everything is rolled back, so that the other session can continue. The last error is raised when
+    no time is left to wait for locks.
     """
     wait = session.lock_wait
     longest = _LONGEST_PAUSE
@@ -162,7 +169,7 @@ def until_free(session: PostgresSession, attempt: Callable[[], T]) -> T:
 
 
 def wait_for(session: PostgresSession, table: str) -> None:
-    """Until another session lets it be read; nothing is held meanwhile. DATABASE_BUSY if no time is left."""
+    """Wait until this session can read the table. No lock is held meanwhile. DATABASE_BUSY if no time is left."""
     wait = session.lock_wait
     session.begin(reads_only=True)
     with wait.counted():
@@ -175,8 +182,10 @@ def wait_for(session: PostgresSession, table: str) -> None:
 
 
 def reached_by_structure(wire: PostgresWire, text: str) -> ReachedObjects:
-    """Tables that a statement about the structure names, and those that inherit from them; with CASCADE also those that
-    depend on anything that it names. In any schema: at worst one more is locked.
+    """Return the tables that a statement about the structure names, and the tables that inherit from them.
+
+    With CASCADE, also the tables that depend on an object that it names. Names are found in all schemas, so a table of
+    another schema with the same name may be locked as well.
     """
     tokens = list(tokens_of(text))
     names = {
@@ -190,7 +199,7 @@ def reached_by_structure(wire: PostgresWire, text: str) -> ReachedObjects:
 
 
 def held_table(wire: PostgresWire, names: Iterable[str]) -> str:
-    """A table of one of these names that another session keeps others from; empty if there is none now."""
+    """Return a table with one of these names that another session has locked. Empty if there is none now."""
     found = wire.do(_HELD, names_array(names))
     return (found[0][0] or "") if found else ""
 
@@ -213,8 +222,10 @@ def _acquire(session: PostgresSession, plan: LockPlan, until: float, *, reads_on
 
 
 def copies(wire: PostgresWire, sequences: Iterable[int]) -> list[LockStep]:
-    """ALTER SEQUENCE makes a copy that belongs to the transaction, with the same numbers, and locks the sequence. What
-    is taken from the copy is gone with the transaction.
+    """Return the steps that copy the sequences.
+
+    ALTER SEQUENCE makes a copy that belongs to the transaction, with the same numbers, and locks the sequence. A
+    rollback of the transaction discards the numbers that were taken from the copy.
     """
     return [
         LockStep(int(oid or 0), name or "", f"ALTER SEQUENCE {name} INCREMENT BY {increment}", is_sequence=True)
@@ -236,7 +247,7 @@ def _tables(wire: PostgresWire, modes: Mapping[int, str]) -> Iterable[LockStep]:
 def _acquire_all(
     wire: PostgresWire, plan: LockPlan, first: LockStep | None, until: float, savepoint: str
 ) -> LockStep | None:
-    """The one that was not had; None if all were."""
+    """Acquire the locks. Return the first one that was not free, or None if all are acquired."""
     steps = list(plan.steps)
     if first is not None and not first.is_sequence:
         steps.sort(key=lambda step: step != first)
@@ -250,7 +261,7 @@ def _acquire_all(
 
 
 def _acquire_one(wire: PostgresWire, step: LockStep, seconds: float) -> bool:
-    """Whether it was had in that time; without any waiting if that is none, but for a sequence."""
+    """Return whether the lock was acquired in that time. With 0 seconds it does not wait, except for a sequence."""
     wire.do(f"SET LOCAL lock_timeout = '{lock_timeout(seconds)}'")
     wire.do("SAVEPOINT remit_lock")
     try:

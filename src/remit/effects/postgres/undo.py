@@ -1,7 +1,7 @@
-"""Rows given back as images have them: looked at first, changed in one transaction, and looked at again.
+"""Restores rows from their before-images: compares them first, changes them in one transaction, and compares again.
 
-Rows of others are never touched: if the server counts one change more than there are rows to give back, such as that of
-a row that now refers to one which is to go, everything is left as it is.
+Other rows are never changed. If the server counts more changes than there are rows to restore, everything stays as it
+is. This happens, for example, if another row now refers to a row that must be deleted.
 """
 
 import json
@@ -27,11 +27,11 @@ _ORDERS: Final = (
     ("update", "delete", "insert"),
     ("rekey", "insert", "update", "delete"),
 )
-"""One of them suits: which one depends on what is unique, and on what a foreign key does."""
+"""The orders of steps to try. The right one depends on unique constraints and on the actions of foreign keys."""
 
 
 class TableDrift(NamedTuple):
-    """Rows of a table that are not as the plan left them."""
+    """Rows of a table that have changed since the plan."""
 
     table: str
     rows: int
@@ -40,25 +40,25 @@ class TableDrift(NamedTuple):
 
 
 def find_missing_tables(wire: PostgresWire, tables: Sequence[Table]) -> list[TableDrift]:
-    """Tables that are not there any more, or are other ones: rows cannot even be compared."""
+    """Return the tables that no longer exist or that have another structure, so that rows cannot be compared."""
     drifts = []
     for table in tables:
         facts = find(wire, table.schema, table.name)
         if facts is None:
-            drifts.append(TableDrift(table.shown, 0, "the table is not there any more", can_be_forced=False))
+            drifts.append(TableDrift(table.shown, 0, "the table no longer exists", can_be_forced=False))
         elif not facts.table.is_like(table):
-            drifts.append(TableDrift(table.shown, 0, "its columns or its key are other ones", can_be_forced=False))
+            drifts.append(TableDrift(table.shown, 0, "its columns or its key have changed", can_be_forced=False))
     return drifts
 
 
 def with_current_oids(wire: PostgresWire, tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The same tables by the numbers that they have now. They were looked at by `find_missing_tables`."""
+    """Return the same tables with their current numbers. `find_missing_tables` has checked them before."""
     found = [find(wire, table.schema, table.name) for table in tables]
     return tuple(facts.table for facts in found if facts is not None)
 
 
 def find_drift(images: Images) -> list[TableDrift]:
-    """What others have done since, by table."""
+    """Return the changes of other sessions since the plan, by table."""
     drifts = []
     for number, table in enumerate(images.tables):
         row = images.wire.one(
@@ -83,18 +83,21 @@ def require_no_drift(drifts: Sequence[TableDrift], *, force: bool) -> None:
         )
         raise RefusedError(
             Reason.DRIFTED,
-            f"the database is not as the plan left it: {problem_text}",
+            f"the database has changed since the plan: {problem_text}",
             where="the database",
-            next_step="Look at these rows. To set them back all the same, ask for it with force."
+            next_step="Check these rows. To restore them nevertheless, repeat the rollback with force."
             if all(drift.can_be_forced for drift in left)
-            else "Bring the table back as it was, or put the rows right by hand.",
+            else "Restore the table as it was, or correct the rows by hand.",
         )
 
 
 def restore_rows(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, RowCounts]:
-    """All rows, exactly, or EnvironmentFailureError with nothing changed. What was done, by the number of the table.
+    """Restore all rows exactly. Return the changes, by the place of the table in `images.tables`.
 
-    `ours` are tables that nobody counts.
+    `ours`: tables that are not counted.
+
+    Raises:
+        EnvironmentFailureError: The rows cannot be restored exactly. Nothing was changed.
     """
     wire = images.wire
     ordered = parents_first(wire, images.tables)
@@ -118,9 +121,9 @@ def restore_rows(images: Images, ours: frozenset[int] = frozenset()) -> dict[int
         wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
     raise EnvironmentFailureError(
         Reason.SQL_FAILED,
-        f"the rows cannot be given back: {problem_text}",
+        f"the rows cannot be restored: {problem_text}",
         where="the database",
-        next_step="See which rows refer to those of the plan. Nothing was changed.",
+        next_step="Check which rows refer to those of the plan. Nothing was changed.",
     )
 
 
@@ -143,7 +146,7 @@ def _try(
     renamed: Mapping[int, "_Renamed"],
     ours: frozenset[int],
 ) -> str:
-    """One order of doing it. Why it was not that one, in words; empty if all is as it was before the plan."""
+    """Try one order of the steps. Return why it failed. Empty if all rows are as they were before the plan."""
     wire = images.wire
     before = count(wire, ours)
     wire.do("SET CONSTRAINTS ALL DEFERRED")
@@ -160,15 +163,18 @@ def _try(
     for oid, change in changed.tables.items():
         number = numbers.get(oid, -1)
         if not _is_as_expected(change, expected.get(number, RowCounts()), renamed.get(number)):
-            return "other rows would be changed with them, which refer to them"
+            return "other rows refer to them and would change as well"
     for number, table in enumerate(images.tables):
         if left := images.differing(number, "old"):
-            return f"{table.shown}: {left:,} rows would not be as they were"
+            return f"{table.shown}: {left:,} rows would differ from before"
     return ""
 
 
 def _is_as_expected(change: RowCounts, expected: RowCounts, renamed: "_Renamed | None") -> bool:
-    """A row whose key was changed is neither made nor removed, but changed: once for its key, once for the rest."""
+    """Return whether the counted changes are the expected ones.
+
+    A row whose key changed is neither inserted nor deleted. It is updated once for its key, and once for the rest.
+    """
     if renamed is None:
         return change == expected
     rows = renamed.rows
@@ -178,15 +184,18 @@ def _is_as_expected(change: RowCounts, expected: RowCounts, renamed: "_Renamed |
 
 
 class _Renamed(NamedTuple):
-    """Rows of a table that are there under another key than before, by what else is unique in them."""
+    """Rows of a table that now have another key than before. Another unique constraint identifies them."""
 
     rows: int
     text: str
-    """The statement that gives them back their keys. What refers to them follows, if it is to."""
+    """The statement that restores their keys. Rows that refer to them follow, if the foreign key has ON UPDATE."""
 
 
 def _renamed(images: Images, number: int) -> _Renamed | None:
-    """A row that is new and one that is gone, and both cannot be there: it was one row, and its key was changed."""
+    """Find rows whose key was changed.
+
+    If a new row and a deleted row have the same values in a unique constraint, both were one row with a changed key.
+    """
     table = images.tables[number]
     names = [column.name for column in table.columns]
     by_name = {column.name: column for column in table.columns}
@@ -217,7 +226,7 @@ def _insert(images: Images, number: int) -> str:
 
 
 def _update(images: Images, number: int) -> str:
-    """A column that the server alone may set has not been changed by a statement either."""
+    """Return the UPDATE. It leaves out columns that only the server may set, as no statement can have changed them."""
     table = images.tables[number]
     columns = [
         column
