@@ -1,7 +1,7 @@
-"""Who may use which simulation: a person promotes and retires them, for one tenant, and the ledger says so.
+"""Promotion of simulations: a person makes one available to a tenant, or retires it. The ledger records it.
 
-Above the agent's own rooms on purpose: nothing in `remit.goals` can import this, so no goal can promote anything. What
-a person promotes is the definition as it is at that moment, by its digest.
+This module is above the agent core in the import order. No module that a goal runs can import it, so no goal can
+promote a simulation. A person promotes the definition as it is at that moment, by its digest.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -23,17 +23,17 @@ _MAX_REASON: Final = 500
 
 
 class PromotionStatus(NamedTuple):
-    """Ids of simulations that people have made ACTIVE for a tenant, by what became of them."""
+    """Ids of the simulations that people have promoted for a tenant, by whether they can still be used."""
 
     active: tuple[str, ...]
     changed: tuple[str, ...]
-    """Their files were changed since, so they are drafts again."""
+    """Their files have changed since, so they are drafts again."""
     missing: tuple[str, ...]
-    """No file has them any more."""
+    """No file of the catalogue contains them any more."""
 
 
 class PromotionService:
-    """The catalogue of each tenant of a workspace, and the only way to change where a simulation stands."""
+    """Reads the catalogue of each tenant of a workspace. Only this class changes the state of a simulation."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class PromotionService:
         ledger: Callable[[], Ledger],
         check: Callable[[Simulation], Sequence[CatalogueFinding]] = lambda _: (),
     ) -> None:
-        """`check` finds what is wrong with a simulation that is seen only when a person promotes it."""
+        """Initialise the service. `check` runs slow checks, which are made only when a person promotes a simulation."""
         self._definitions = definitions
         self._tenants = tenants
         self._ledger = ledger
@@ -64,13 +64,13 @@ class PromotionService:
         return build_catalogue(tenant_id, self._definitions(), self.states(tenant_id))
 
     def states(self, tenant_id: str) -> dict[str, PromotedState]:
-        """What people said last of each simulation; also of those that no file has any more."""
+        """Return the last recorded state of each simulation, also of those that no file contains any more."""
         ledger = self._ledger()
         with ledger.store.reading() as connection:
             return read_states(connection, ledger.keyring, tenant_id)
 
     def status(self, tenant_id: str) -> PromotionStatus:
-        """What of all that was promoted can still be used, and what cannot any more."""
+        """Return which promoted simulations can still be used, and which cannot."""
         entries = self.catalogue(tenant_id)
         promoted = [name for name, state in sorted(self.states(tenant_id).items()) if state.state == "ACTIVE"]
         found = {name: entries.find(name) for name in promoted}
@@ -114,7 +114,7 @@ class PromotionService:
         if digest is not None and digest != found.own_digest:
             raise self._refused(
                 Reason.BINDING_MISMATCH,
-                "the simulation is not what was read: its file was changed since",
+                "the simulation is not the one that you read: its file has changed since",
                 simulation_id,
                 tenant_id,
                 f"Read it again: remit catalogue show {simulation_id}",
@@ -125,7 +125,7 @@ class PromotionService:
         def decide(states: dict[str, PromotedState]) -> StatePayload:
             known = states.get(simulation_id)
             if known is not None and known.digest == found.own_digest and known.state == "ACTIVE":
-                what = "it is ACTIVE already, as it is now"
+                what = "the current version of this simulation is ACTIVE already"
                 raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
             return _payload(simulation_id, found.version, found.own_digest, "ACTIVE", reason)
 
@@ -152,8 +152,8 @@ class PromotionService:
         def decide(states: dict[str, PromotedState]) -> StatePayload:
             known = states.get(simulation_id)
             if known is None or known.state != "ACTIVE":
-                state = "it is RETIRED already" if known else "nobody has promoted it"
-                what = f"only what is ACTIVE can be retired: {state}"
+                state = "it is RETIRED already" if known else "it was never promoted"
+                what = f"only an ACTIVE simulation can be retired: {state}"
                 raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
             return _payload(simulation_id, known.version, known.digest, "RETIRED", reason)
 
@@ -161,7 +161,7 @@ class PromotionService:
         return self.states(tenant_id)[simulation_id]
 
     def _change(self, tenant_id: str, who: Person, decide: Callable[[dict[str, PromotedState]], StatePayload]) -> None:
-        """Decided on what is signed; written only if nobody has said anything new since."""
+        """Decide from the signed states, and record the result only if no state has been recorded since."""
         ledger = self._ledger()
         for _ in range(_TRIES):
             with ledger.store.reading() as connection:
@@ -180,14 +180,14 @@ class PromotionService:
                 return
         raise EnvironmentFailureError(
             Reason.IN_PROGRESS,
-            "others keep changing the states of this tenant's simulations",
+            "other callers keep changing the states of this tenant's simulations",
             where=f"tenant {tenant_id}",
             next_step="Try again.",
         )
 
     def _require_person_and_tenant(self, who: Person, tenant_id: str) -> None:
         if not isinstance(who, Person):
-            raise agent_cannot_decide("whoever promotes or retires must have been authenticated as a person")
+            raise agent_cannot_decide("only an authenticated person can promote or retire a simulation")
         self._require_tenant(tenant_id)
 
     def _require_tenant(self, tenant_id: str) -> None:
@@ -202,7 +202,7 @@ class PromotionService:
     def _refused(
         self, reason: Reason, what: str, simulation_id: str, tenant_id: str, next_step: str = ""
     ) -> RefusedError:
-        """The next step ends with a command, and that is for this tenant."""
+        """Build a refusal. Its next step ends with a command for this tenant."""
         command = (next_step or "See: remit catalogue list") + tenant_flag(tenant_id, self._tenants())
         return RefusedError(reason, what, where=f"simulation {simulation_id}", next_step=command)
 

@@ -1,4 +1,4 @@
-"""Writing a decision down: its documents, its rows and the projection, in one transaction."""
+"""Records a decision: its documents, its rows and the projection, in one transaction."""
 
 from dataclasses import replace
 from typing import Final
@@ -16,11 +16,11 @@ from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch
 
 ANSWERABLE: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
-"""Where a new answer counts: to a question, and as a no to what was let through and was not begun yet."""
+"""Events after which a new answer is used: an answer to the question, or a refusal before the dispatch has started."""
 
 
 def step_row(batch: Batch, tenant_id: str, decision: GoalDecision, event: str) -> StepRow:
-    """One event of the step, with all refs of the decision that led to it."""
+    """Build the row of one event of the step, with all references of the decision that led to it."""
     record = decision.record
     return StepRow(
         event_id=uuid7(batch.time_in(tenant_id)),
@@ -41,8 +41,10 @@ def step_row(batch: Batch, tenant_id: str, decision: GoalDecision, event: str) -
 
 
 def record_decision(batch: Batch, tenant_id: str, decision: GoalDecision, last: Recorded | None) -> StepRow:
-    """From the event that the step stands at to the one that was decided, which is returned; refused if it has moved on
-    meanwhile.
+    """Record a decision, and return the row of the decided event.
+
+    Raises:
+        RefusedError: Another caller has advanced the goal since `last` was read.
     """
     verdict, record = decision.verdict, decision.record
     _require_unmoved(batch, tenant_id, record.correlation_id, last)
@@ -73,16 +75,16 @@ def _require_unmoved(batch: Batch, tenant_id: str, correlation_id: str, last: Re
     if current.seq != (last.seq if last is not None else None):
         raise RefusedError(
             Reason.TRANSITION_INVALID,
-            "somebody else has moved this goal on",
+            "another caller has advanced this goal",
             where=f"correlation {correlation_id}",
-            next_step="Look at where it stands now, and decide again.",
+            next_step="Read its current state, and decide again.",
         )
 
 
 def _confirmation(tenant_id: str, decision: GoalDecision) -> ConfirmationRow:
     record, parsed = decision.record, decision.verdict.parsed
     if parsed is None or record.confirmation_parse_proof_ref is None:
-        raise TypeError("nobody answered")
+        raise TypeError("the decision has no answer of the user")
     return ConfirmationRow(
         confirmation_id=record.confirmation_parse_proof_ref,
         correlation_id=record.correlation_id,
@@ -99,7 +101,7 @@ def _confirmation(tenant_id: str, decision: GoalDecision) -> ConfirmationRow:
 def record_final_refusal(
     batch: Batch, tenant_id: str, refused: FinalRefusal, allowed: StepRow, access_action: str
 ) -> None:
-    """The step was let through, and the final gate says no: its own refs, and its own access decision."""
+    """Record that the final gate refuses an allowed step, with the references and access decision of the refusal."""
     record = refused.record
     store_documents(batch, tenant_id, refused.documents)
     if refused.access is not None:
@@ -121,7 +123,7 @@ def record_final_refusal(
 
 def _access(tenant_id: str, record: DecisionRecord, answer: AccessAnswer, access_action: str) -> AccessRow:
     if record.access_decision_ref is None:
-        raise TypeError("nobody asked for access")
+        raise TypeError("the decision has no access decision")
     return AccessRow(
         decision_id=record.access_decision_ref,
         correlation_id=record.correlation_id,

@@ -1,4 +1,4 @@
-"""A decision made again, from what was kept of it. If it comes out differently, nothing may rest on it."""
+"""Replay: makes a decision again from its stored documents. If the result differs, the decision must not be used."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ REPLAY_CODE: Final = "REPLAY_INVARIANT_FAILED"
 
 @dataclass(frozen=True, slots=True)
 class ReplayedDecision:
-    """One decision of a goal: as it was recorded, and whether it comes out the same."""
+    """One recorded decision of a goal, and whether the replay has the same result."""
 
     event_id: str
     at: str
@@ -31,13 +31,13 @@ class ReplayedDecision:
     decision_ref: str
     agrees: bool
     why: str = ""
-    """What does not agree."""
+    """The difference, in words. Empty if the replay agrees."""
     because: str = ""
-    """Why it was decided like this, in the words that were kept of it."""
+    """The stored reason of the decision, in words."""
 
 
 def load_evidence(documents: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
-    """All that the decision was made from, each loaded by its name and checked against it."""
+    """Load all inputs of the decision. Each document is checked against its name, which is its digest."""
     packet = FINDER_PACKET.from_tree(documents.tree(record.finder_packet_ref), source="a stored packet")
     approval: Any = record.approval
     return Evidence(
@@ -63,14 +63,18 @@ def _approval_window(record: DecisionRecord) -> ApprovalWindow | None:
 
 
 class RecreatedDecision(NamedTuple):
-    """A decision that came out as it was recorded, and what it was made from."""
+    """A decision that the replay has confirmed, and its evidence."""
 
     record: DecisionRecord
     evidence: Evidence
 
 
 def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> RecreatedDecision:
-    """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
+    """Make a stored decision again, and return it with its evidence.
+
+    Raises:
+        RefusedError: The result differs from the record (reason `REPLAY_FAILED`), or a document is missing.
+    """
     record = load_decision(connection, tenant_id, ref)
     documents = DocumentStore(connection, tenant_id)
     documents.fetch(_refs(record))
@@ -79,7 +83,7 @@ def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref
     if difference := _difference(evidence, verdict, record):
         raise RefusedError(
             Reason.REPLAY_FAILED,
-            f"the decision does not come out as it was recorded: {difference}",
+            f"the replay of the decision differs from the record: {difference}",
             where=f"decision {ref}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
@@ -89,7 +93,7 @@ def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref
 def replay_goal(
     connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, correlation_id: str
 ) -> Iterator[ReplayedDecision]:
-    """Every decision about this goal, in order. What cannot be replayed is told, with the reason."""
+    """Replay every decision about a goal, in order. A decision that cannot be replayed is reported with the reason."""
     history: History = read_history(connection, keyring, tenant_id, correlation_id)
     for recorded in history.steps:
         if recorded.row.dispatch_decision_hash is not None:
@@ -113,7 +117,7 @@ def _replayed(
 
 
 def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
-    """The rows repeat the decision's refs, so that they can be looked for; they must say the same."""
+    """Compare the references in the row with those in the decision. The row repeats them only for searches."""
     names = (
         "correlation_id",
         "step_id",
@@ -127,7 +131,7 @@ def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
         "rollback_plan_ref",
     )
     other = [name for name in names if getattr(recorded.row, name) != getattr(record, name)]
-    return f"the row names another {', '.join(other)} than the decision" if other else ""
+    return f"the row and the decision differ in: {', '.join(other)}" if other else ""
 
 
 def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord) -> str:
@@ -149,7 +153,7 @@ def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord
 
 
 def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
-    """All that must still be there for the decision to count."""
+    """Return the references of all documents that a valid decision needs."""
     return (
         record.finder_packet_ref,
         record.catalog_snapshot_ref,
@@ -165,7 +169,7 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
 
 
 def load_reply(documents: DocumentStore, ref: str | None) -> ConfirmationReply | None:
-    """The answer that a decision was made by, if there was one."""
+    """Load the user's answer that a decision used, or None if it used none."""
     if ref is None:
         return None
     proof = documents.tree(ref)

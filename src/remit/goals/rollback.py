@@ -1,6 +1,6 @@
-"""A rollback is a simulation too, on the same road: it names the goal that it takes back in the field `of`.
+"""Rollbacks of goals. A rollback is a simulation that passes the same gates, and names its goal in the field `of`.
 
-It may do so only for the goal whose own plan named it as the way back, of the same tenant, and once.
+It may roll back only a goal of the same tenant whose plan names this simulation as its rollback, and only once.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,20 @@ VERSION: Final = "rollback-1"
 def rollback_packet(
     original: Recorded, packet: SimulationMatchPacket, catalogue: Catalogue, correlation_id: str
 ) -> SimulationMatchPacket:
-    """Stands in for the Finder: the simulation is the one that the goal's own plan named as its way back, its fields
-    those that the two have in common.
+    """Build the packet of a rollback, in place of the Finder.
+
+    The simulation is the one that the plan of the original goal names as its rollback. The packet has the values of the
+    fields that both simulations have.
+
+    Raises:
+        RefusedError: The catalogue does not have that simulation, or the goal has no rollback.
     """
     named = (original.row.rollback_plan_ref or "").partition("@")[0]
     entry = catalogue.find(named)
     if entry is None:
-        raise _refused(original.row.correlation_id, f"its way back, {named or 'none'}, is not in the catalogue")
+        raise _refused(
+            original.row.correlation_id, f"the catalogue does not have its rollback simulation ({named or 'none'})"
+        )
     wanted = entry.simulation.fields
     fields = {name: value for name, value in packet.fields.items() if name in wanted}
     if UNDOES in wanted:
@@ -51,40 +58,43 @@ def rollback_packet(
         "candidates": [{"simulation_id": named, "score": 1.0}],
         "fields": fields,
     }
-    return SimulationMatchPacket.from_tree(tree, source="the goal that takes back")
+    return SimulationMatchPacket.from_tree(tree, source="the goal that rolls back")
 
 
 def require_undoable(connection: Connection, keyring: Callable[[], Keyring], envelope: DispatchEnvelope) -> Recorded:
-    """The dispatch that is to be taken back. Refused unless it took place and named this very simulation for that."""
+    """Return the dispatch to roll back. Refuses one that has not ended or names another rollback simulation."""
     original = str(envelope.required_fields.get(UNDOES, ""))
     history = read_history(connection, keyring, envelope.tenant_id, original)
     last = history.last
     if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:
-        state = f"it is {history.event}" if history.event else "there is no such goal"
-        raise _refused(original, f"there is nothing to take back: {state}")
+        state = f"its state is {history.event}" if history.event else "there is no such goal"
+        raise _refused(original, f"there is nothing to roll back: {state}")
     named = (last.row.rollback_plan_ref or "").partition("@")[0]
     if named != envelope.simulation_id:
-        raise _refused(original, f"its way back is {named or 'none'}, not {envelope.simulation_id}")
+        raise _refused(original, f"its rollback simulation is {named or 'none'}, not {envelope.simulation_id}")
     return last
 
 
 def require_only_rollback(connection: Connection, envelope: DispatchEnvelope) -> None:
-    """Inside the transaction of the intent: of several that would take the same goal back at once, one does."""
+    """Refuse a second rollback of the same goal. Call it in the transaction of the intent, so that only one can win."""
     tenant_id, original = envelope.tenant_id, str(envelope.required_fields.get(UNDOES, ""))
     state = find_position(connection, tenant_id, plan_id_of(tenant_id, original), FIRST_STEP).event
     if state not in {"SUCCEEDED", "FAILED"}:
-        raise _refused(original, f"there is nothing to take back: it is {state or 'not there'}")
+        raise _refused(original, f"there is nothing to roll back: its state is {state or 'unknown'}")
     for other in unfinished_dispatches(connection, tenant_id):
         if other.get("correlation_id") == envelope.correlation_id:
             continue
         if other.get("required_fields", {}).get(UNDOES) == original:
-            raise _refused(original, f"correlation {other.get('correlation_id')} is taking it back already")
+            raise _refused(original, f"correlation {other.get('correlation_id')} is rolling it back already")
 
 
 def record_rollback(batch: Batch, keyring: Callable[[], Keyring], envelope: DispatchEnvelope, original: str) -> None:
-    """In the transaction of the rollback's own outcome. One that was taken back meanwhile stays as it is."""
+    """Record that the original goal is rolled back. A goal that was rolled back meanwhile stays as it is.
+
+    Call it in the transaction of the outcome of the rollback.
+    """
     state = find_position(batch.store, envelope.tenant_id, plan_id_of(envelope.tenant_id, original), FIRST_STEP)
-    if state.event not in {"SUCCEEDED", "FAILED"}:  # perhaps by this very transaction, which is not signed yet
+    if state.event not in {"SUCCEEDED", "FAILED"}:  # the event may be of this transaction, which is not signed yet
         return
     last = read_history(batch.store, keyring, envelope.tenant_id, original).last
     if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:
@@ -104,5 +114,5 @@ def _refused(original: str, what: str) -> RefusedError:
         Reason.GOAL_CONFLICT,
         what,
         where=f"correlation {original}",
-        next_step="`remit ledger trace` shows where that goal stands.",
+        next_step="`remit ledger trace` shows the state of that goal.",
     )

@@ -1,9 +1,9 @@
-"""Where the gates' rules come from: the catalogue, the policy and the lexicon, as they are now or as they were.
+"""The rules of the gates: the catalogue, the access policy and the lexicon, as they are now or as they were.
 
-What is in force is looked at each time, and read anew when its files, or the ledger's word on who promoted what, have
-changed, and every few seconds. What was in force is built again from its document. Built things are cached under their
-digests, for a time and up to a number: a cache can save work, and it cannot let anything through, since a digest stands
-for exactly one content.
+Current rules are checked each time, and read again when their files or the promotions in the ledger have changed, and
+every few seconds. Past rules are built again from their documents. Built rules are cached under their digests, for a
+limited time and up to a limited number. A cache saves work. It cannot change a decision, because a digest belongs to
+exactly one content.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ CACHE_ENTRIES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the gates go by at one moment, with the documents that it can be built from again."""
+    """The rules of the gates at one moment, and the documents from which they can be built again."""
 
     catalogue: Catalogue
     policy: AccessPolicy
@@ -34,11 +34,11 @@ class Rules:
 
 class LiveRules(Protocol):
     def __call__(self, tenant_id: str, connection: Connection) -> Rules:
-        """As they are now. Raises if they cannot be read. The same object for as long as they are the same."""
+        """Return the current rules, the same object as long as they are unchanged. Raises if they are unreadable."""
 
 
 class PastRules:
-    """Snapshots by their names. One that is gone from the store fails the replay, cached or not."""
+    """Past rules by reference. If a document is missing from the store, the replay fails, even if it is cached."""
 
     def __init__(self) -> None:
         self._catalogues: TTLCache[str, Catalogue] = TTLCache(CACHE_ENTRIES, CACHE_SECONDS)
@@ -46,7 +46,7 @@ class PastRules:
         self._lexicons: TTLCache[str, Lexicon] = TTLCache(CACHE_ENTRIES, CACHE_SECONDS)
 
     def remember(self, rules: Rules) -> None:
-        """What is in force now is the past of a decision that is about to be made: no need to build it again then."""
+        """Add the current rules to the cache, because the next decision will refer to them."""
         self._catalogues.get(rules.catalogue.ref, lambda: rules.catalogue)
         self._policies.get(rules.policy.ref, lambda: rules.policy)
         self._lexicons.get(lexicon_name(rules.lexicon.ref), lambda: rules.lexicon)
@@ -70,12 +70,12 @@ N = TypeVar("N", bound=_Named)
 
 
 def lexicon_name(ref: str) -> str:
-    """Its document's: the ref says the version before it."""
+    """Return the name of the lexicon document: the reference without the version before the `@`."""
     return ref.rpartition("@")[2]
 
 
 def _built(cache: TTLCache[str, N], documents: DocumentStore, ref: str, build: Callable[[dict[str, Any]], N]) -> N:
-    body = documents.body(ref)  # always: what is kept saves the reading of it, not its being there
+    body = documents.body(ref)  # read each time, so that a missing document is noticed in spite of the cache
     return cache.get(ref, lambda: build(tree_of(ref, body)))
 
 
@@ -83,7 +83,7 @@ def _same(ref: str, made: N) -> N:
     if made.ref != ref:
         raise RefusedError(
             Reason.REPLAY_FAILED,
-            "a snapshot does not give again what it was taken of",
+            "the rules built from a snapshot have another digest than the snapshot",
             where=f"document {ref}",
             next_step="Use the version of Remit that made the decision.",
         )

@@ -1,6 +1,6 @@
-"""The rules of the goal door as they are now: files of the workspace, and what the ledger says people have promoted.
+"""The current rules of goals, from the files of the workspace and the promotions in the ledger.
 
-Looked at anew for every decision; what the same bytes were made into before is not made again.
+The files are checked for every decision. The result for unchanged bytes is reused.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _SECONDS: Final = 600.0
 
 
 class _RulesInputs(NamedTuple):
-    """All that the rules of a tenant are made from."""
+    """All inputs of the rules of a tenant."""
 
     config: SystemConfig
     definitions: tuple[Simulation, ...]
@@ -35,7 +35,7 @@ class _RulesInputs(NamedTuple):
     policies: Mapping[str, str]
 
     def is_unchanged(self, before: "_RulesInputs") -> bool:
-        """The first three by identity: each is one object as long as what it was read from is the same."""
+        """Compare the first three by identity: each is the same object as long as its source is unchanged."""
         is_same = all(now is then for now, then in zip(self[:3], before[:3], strict=True))
         return is_same and self.policies == before.policies
 
@@ -65,7 +65,7 @@ class WorkspaceRules:
                 next_step="Name it, and its users, under `tenants` in remit.yaml.",
             )
         root = self._root(config)
-        # Read once: the catalogue and the policy are about the same actions.
+        # Read once, because the catalogue and the policy use the same actions.
         definitions = self._definitions(config, root)
         states = self._promoted(tenant_id, connection)
         inputs = _RulesInputs(config, definitions, states, self._policy_files(config, root))
@@ -82,7 +82,7 @@ class WorkspaceRules:
         return build_catalogue(tenant_id, definitions, self._promoted(tenant_id, connection))
 
     def _root(self, config: SystemConfig) -> Path:
-        """Each time: it may be a link that somebody moves on to the next version."""
+        """Resolve the root each time: it may be a link that an operator moves to the next version."""
         return (self._folder / config.root).resolve()
 
     def _build(self, tenant_id: str, inputs: _RulesInputs) -> Rules:
@@ -91,7 +91,7 @@ class WorkspaceRules:
         return Rules(catalogue, policy, lexicon, snapshot_documents(catalogue, policy, lexicon))
 
     def _definitions(self, config: SystemConfig, root: Path) -> tuple[Simulation, ...]:
-        """Files that cannot be read register nothing. What is wrong with them is no fault of what a user asked for."""
+        """Load the simulations. The refusal has a reason that blames the files, and not the request of the user."""
         try:
             return load_definitions(root, config)
         except RemitError as problem:
@@ -113,7 +113,7 @@ class WorkspaceRules:
             raise _unusable_policies_error(problem) from problem
 
     def _policy(self, inputs: _RulesInputs) -> AccessPolicy:
-        """One that cannot be read or does not validate denies: nobody gets in because a file is broken."""
+        """Build the access policy. A policy that is unreadable or invalid denies every request."""
         try:
             files = dict(inputs.policies)
             tenants = {name: tenant.users for name, tenant in inputs.config.tenants.items()}
@@ -127,7 +127,7 @@ class WorkspaceRules:
 def _unusable_policies_error(problem: RemitError) -> RefusedError:
     return RefusedError(
         Reason.ACCESS_DENIED,
-        f"the access policies cannot be asked: {problem.what}",
+        f"the access policies cannot be used: {problem.what}",
         where=problem.where or "policies.cedar_files",
-        next_step=problem.next_step or "Mend the policy file.",
+        next_step=problem.next_step or "Correct the policy file.",
     )

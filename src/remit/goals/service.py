@@ -1,4 +1,4 @@
-"""Goals of one workspace: found, decided, confirmed, dispatched, replayed and taken back."""
+"""The service for the goals of one workspace: it asks, answers, approves, replays and rolls back goals."""
 
 import logging
 import threading
@@ -39,20 +39,20 @@ from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection
 
 ENDED_EVENTS: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
-"""Events after which the outcome of the dispatch is there."""
+"""Events after which the dispatch has an outcome."""
 _LOG: Final = logging.getLogger("remit.goals")
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A goal as it was put to the core, and what the core said. `answer` goes on with the very same goal."""
+    """A goal as the core received it, and the outcome that the core returned. `answer` continues the same goal."""
 
     goal: AgentGoalRequest
     outcome: AgentExecutionOutcome
 
 
 class GoalService:
-    """`finder` may be replaced by anything that returns a packet; nothing else can be."""
+    """Runs goals through the agent core. Callers may replace `finder` by any Finder, and no other part."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class GoalService:
         self._recovered = False
 
     def run(self, goal: bytes) -> AgentExecutionOutcome:
-        """One cycle of a goal with its packet, from untrusted bytes."""
+        """Run one cycle of a goal with its packet, from untrusted bytes."""
         parsed = AgentGoalRequest.parse(goal, source="goal")
         with self._slot(parsed.tenant_id, parsed.correlation_id):
             return self.core.run_goal(parsed)
@@ -95,7 +95,10 @@ class GoalService:
         reply_to: str | None = None,
         hook: TransactionHook = no_op_hook,
     ) -> Reply:
-        """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
+        """Run a request in the user's own words. It has at most one effect.
+
+        `reply_to` is the correlation id of an earlier goal that asked the user a question.
+        """
         correlation = correlation_id or uuid7(self._clock())
         with self._slot(tenant, correlation):
             if correlation_id is not None and (
@@ -114,7 +117,7 @@ class GoalService:
     def _find_repeated(
         self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
     ) -> AgentGoalRequest | None:
-        """The goal that these words were asked as before. Its packet stands, whatever the catalogue is like by now."""
+        """Return the stored goal of a repeated request. It keeps its packet, even if the catalogue has changed."""
         with self._ledger().store.reading_pooled() as connection:
             if not step_events(connection, tenant, correlation_id):
                 return None
@@ -145,13 +148,13 @@ class GoalService:
             return Reply(goal, self.core.resume_goal(goal, hook))
 
     def read_reply(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
-        """Where a goal stands, in the core's words. Nothing is moved by it."""
+        """Return the current outcome of a goal. It changes nothing."""
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
         with self._ledger().store.reading_pooled() as connection:
             history = read_history(connection, self._keyring, tenant, correlation_id)
             if history.event not in ENDED_EVENTS:
                 return Reply(goal, build_current_outcome(connection, self._past, goal, history))
-        return Reply(goal, self.core.resume_goal(goal))  # what came of it once, and comes no second time
+        return Reply(goal, self.core.resume_goal(goal))  # returns the stored outcome of the dispatch
 
     def rollback(
         self,
@@ -208,27 +211,37 @@ class GoalService:
         reason: str = "",
         as_user: str | None = None,
     ) -> None:
-        """Somebody else's answer to a goal that policy lets through only with one. The first counts.
+        """Record another person's decision about a goal that waits for an approval. Only the first decision is valid.
 
-        `as_user` is which user of this tenant he is, if whoever let him in knows that: his own goals he cannot answer.
+        Args:
+            correlation_id: The id of the goal.
+            tenant: The tenant of the goal.
+            who: The authenticated person who decides.
+            approved: True to approve, False to deny.
+            reason: The person's reason, for the ledger. It is masked.
+            as_user: The user of this tenant that the person is, if known. A user cannot approve their own goals.
+
+        Raises:
+            RefusedError: The goal does not wait for an approval, the request has expired, the person is the user of
+                the goal, or their session has ended.
         """
         names_of_person = {who.id, who.id.partition(":")[2], who.name, as_user}
 
         def work(batch: Batch) -> None:
             who.require_still_valid(batch.time_in(tenant))
             if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
-                # Perhaps by this very transaction, which is not signed yet.
-                raise _not_waiting_error(correlation_id, "it has an answer")
+                # The answer may be of this transaction, which is not signed yet.
+                raise _not_waiting_error(correlation_id, "it has an answer already")
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
             if history.last is None or history.event != "APPROVAL_REQUESTED":
-                raise _not_waiting_error(correlation_id, f"it is {history.event or 'not there'}")
+                raise _not_waiting_error(correlation_id, f"its state is {history.event or 'unknown'}")
             window = history.approval_window(render_time(batch.time_in(tenant)))
             if window is not None and window.is_over:
                 raise RefusedError(
                     Reason.APPROVAL_TIMEOUT,
-                    f"{NOT_IN_TIME}: that was at {window.asked_at[:19]}Z",
+                    f"{NOT_IN_TIME}; it was requested at {window.asked_at[:19]}Z",
                     where=f"correlation {correlation_id}",
-                    next_step="Let the user ask again, and approve the new goal within ten minutes.",
+                    next_step="The user asks again. Then approve the new goal within ten minutes.",
                 )
             record = load_decision(batch.store, tenant, history.decision_ref or "")
             if record.user_id in names_of_person:
@@ -258,14 +271,14 @@ class GoalService:
         return found
 
     def intake(self, tenant: str) -> list[IntakeItem]:
-        """What was asked for and nobody can do yet, the most wanted first."""
+        """Return the requests that no simulation covers yet, the most frequent first."""
         with self._ledger().store.reading() as connection:
             return read_intake(connection, tenant)
 
     def stored_goal(
         self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
     ) -> AgentGoalRequest:
-        """The goal as the ledger knows it, to go on with it: its words are masked, its packet is exact."""
+        """Load a goal from the ledger, to continue it. Its text is masked, its packet is exact."""
         with self._ledger().store.reading_pooled() as connection:
             ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
             if ref is None:
@@ -285,7 +298,7 @@ class GoalService:
         return self.executor.recover(presumed_dead=presumed_dead, abandoned=abandoned)
 
     def _find_packet(self, request: Utterance, catalogue: Catalogue) -> tuple[Packet, tuple[StoredDocument, ...]]:
-        """The packet, and what is to be kept with it: only our own Finder shows how it came by its packet."""
+        """Find the packet, and the documents to store with it. Only the embedded Finder returns a proof."""
         if isinstance(self.finder, EmbeddedFinder):
             packet, proof = self.finder.find_with_proof(request, catalogue)
             return packet, (StoredDocument("finder_proof", proof),)
@@ -300,8 +313,8 @@ class GoalService:
             return correlation, None
         history = read_history(connection, self._keyring, tenant, reply_to)
         if history.decision_ref is None or history.event != "CLARIFIED":
-            raise _unknown_goal_error(reply_to, "that asked back")
-        # Under the digest of the decision: what a goal asked back never changes.
+            raise _unknown_goal_error(reply_to, "that asked a question")
+        # The key is the digest of the decision, because the question of a goal never changes.
         key = (tenant, history.decision_ref)
         return self._threads.get(key, lambda: self._read_thread(connection, *key, reply_to))
 
@@ -311,7 +324,7 @@ class GoalService:
         record = load_decision(connection, tenant, decision_ref)
         packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
         if not isinstance(packet, ClarifyPacket):
-            raise _unknown_goal_error(reply_to, "that asked back")
+            raise _unknown_goal_error(reply_to, "that asked a question")
         proof = load_document(connection, tenant, packet.proof_ref)
         goal = load_document(connection, tenant, record.goal_ref)
         return str(goal["thread_id"]), after_clarify(packet, proof)
@@ -323,7 +336,7 @@ class GoalService:
             yield
 
     def _recover_once(self, tenant: str, correlation_id: str) -> None:
-        """What a crash left, but not the goal that is about to be gone on with: that one is not given up yet."""
+        """Recover interrupted dispatches once per process, except that of the goal that the caller continues."""
         with self._recovering:
             if self._recovered:
                 return
@@ -340,7 +353,7 @@ class GoalService:
 def _goal(
     request: Utterance, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
 ) -> AgentGoalRequest:
-    """What was asked, as a request to the core. `packet` may be a tree."""
+    """Build the request to the core. `packet` may be a tree."""
     confirm_state = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
     tree = {
         "correlation_id": request.correlation_id,
@@ -361,9 +374,9 @@ def _goal(
 def self_approval_error(correlation_id: str) -> RefusedError:
     return RefusedError(
         Reason.PERMISSION_DENIED,
-        "whoever asks cannot approve it as well",
+        "the user of a goal cannot approve it",
         where=f"correlation {correlation_id}",
-        next_step="Let somebody else answer.",
+        next_step="Another person must decide.",
     )
 
 
@@ -372,14 +385,14 @@ def _not_waiting_error(correlation_id: str, state: str) -> RefusedError:
         Reason.TRANSITION_INVALID,
         f"this goal does not wait for an approval: {state}",
         where=f"correlation {correlation_id}",
-        next_step="`remit ledger trace` shows where it stands.",
+        next_step="`remit ledger trace` shows the state of that goal.",
     )
 
 
 def _unknown_goal_error(correlation_id: str, which: str = "") -> RefusedError:
     return RefusedError(
         Reason.STATE_MISSING,
-        f"there is no goal of this correlation {which}".rstrip(),
+        f"there is no goal with this id {which}".rstrip(),
         where=f"correlation {correlation_id}",
-        next_step="`remit ledger show` lists what there is; name its tenant with --tenant.",
+        next_step="To list entries: remit ledger show. Name the tenant of the goal with --tenant.",
     )

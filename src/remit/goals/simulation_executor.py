@@ -1,9 +1,10 @@
-"""The SimulationExecutor: the only way from a decision to an effect. It believes nobody.
+"""The SimulationExecutor: the only way from a decision to an effect. It verifies everything again.
 
-Its door stands on the road. The dispatch must be the very envelope that a recorded decision made, and that decision
-must come out the same again from what was kept of it; then access and ACTIVE are asked for once more, as they are now.
-The claim, the intent and the step's DISPATCHED event are one transaction; so are the outcome, the end of the claim and
-the step's last event. What a crash cut short is taken up where the door below says it stands.
+It is an operation of the execution engine. The dispatch must be exactly the envelope that a recorded decision made, and
+a replay of that decision from its stored documents must have the same result. Then the final gate decides again, with
+the access policy and the catalogue as they are now. The claim, the intent and the DISPATCHED event of the step are
+written in one transaction. So are the outcome, the completed claim and the last event of the step. After a crash, the
+dispatch continues at the state that the operation of the bound action has recorded.
 """
 
 import json
@@ -48,7 +49,7 @@ _PASSED: Final = PolicyDecision(("access and ACTIVE hold now", "the recorded dec
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """A dispatch that a recorded decision stands behind, and what that was made from."""
+    """A dispatch that a recorded decision allows, and the evidence of that decision."""
 
     request: Dispatch
     evidence: Evidence
@@ -87,12 +88,12 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             allowed = history.newest("ACCESS_ALLOWED")
             ref = allowed.row.dispatch_decision_hash if allowed else None
             if allowed is None or ref is None or history.event == "REFUSED":
-                raise not_decided(envelope, "no decision lets this step be dispatched")
-            if allowed is not history.last:  # which was held against its entry already
+                raise not_decided(envelope, "no decision allows the dispatch of this step")
+            if allowed is not history.last:  # the last event was compared with its entry already
                 require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
             record, evidence = replay_decision(connection, self.past, envelope.tenant_id, ref)
             if record.envelope_ref != envelope.digest():
-                raise not_decided(envelope, "this is not the dispatch that was decided")
+                raise not_decided(envelope, "the dispatch differs from the one that was decided")
         request.evidence[:] = [(record, evidence)]
         request.allowed[:] = [allowed.row]
         consent = (
@@ -101,7 +102,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         return Granted(request, evidence, allowed.row, consent, parse_time(allowed.created_at))
 
     def decide(self, request: Dispatch) -> PolicyDecision:
-        """The final gate: as things are now, not as they were when the goal was decided."""
+        """Pass the final gate, with the rules as they are now and not as they were when the goal was decided."""
         if request.is_resumed:
             return PolicyDecision(("it was decided when it was begun",), ())
         with self.ledger().store.reading_pooled() as connection:
@@ -112,7 +113,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         ((record, then),) = request.evidence
         rules = self.live(envelope.tenant_id, connection)
         if request.passed and request.passed[0] is rules:
-            return _PASSED  # from the same evidence and by the same rules, it would say the same
+            return _PASSED  # the same evidence and the same rules give the same verdict
         now = replace(then, catalogue=rules.catalogue, policy=rules.policy, planned=_digest_in(then), final=True)
         verdict = decide(now)
         if not verdict.dispatches:
@@ -121,7 +122,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
                 reason_of(verdict.reason_code),
                 f"the final gate says {verdict.reason_code}" + (f": {verdict.why}" if verdict.why else ""),
                 where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-                next_step="Ask again once that has changed, as a new goal.",
+                next_step="When the cause is removed, ask again as a new goal.",
             )
         request.passed[:] = [rules]
         return _PASSED
@@ -152,25 +153,25 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def load_checkpoint(self, text: str) -> tuple[Dispatch, StartedDispatch]:
         tree = json.loads(text)
-        envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was begun")
+        envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was started")
         checkpoint = StartedDispatch(envelope, tree["prepared"], tree["seconds"])
         return Dispatch(envelope, is_resumed=True), checkpoint
 
     def require_still_valid(self, granted: Granted, now: datetime) -> None:
-        """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
+        """Refuse a dispatch that was allowed too long ago. A confirmation is valid only for a text just read."""
         if not is_within(granted.decided_at, now, ANSWER_LIFE):
             raise RefusedError(
                 Reason.EXPIRED,
-                f"this was let through more than {ANSWER_LIFE.seconds // 60} minutes ago, and not begun since",
+                f"this was allowed more than {ANSWER_LIFE.seconds // 60} minutes ago, and has not been started since",
                 where=f"correlation {granted.envelope.correlation_id}, step {granted.envelope.step_id}",
-                next_step="Ask for it anew, as a new goal.",
+                next_step="Ask again, as a new goal.",
             )
 
     def consume_authority(self, granted: Granted, batch: Batch, now: datetime) -> None:
-        """The step's one dispatch: the database refuses a second, whoever asks for it.
+        """Record the one dispatch of the step. The database refuses a second one, from any caller.
 
-        The final gate is asked once more: making it ready may have taken as long as the simulation may, and while this
-        transaction lasts nobody can promote or retire.
+        The final gate decides once more, because the preparation may have taken as long as the simulation may. While
+        this transaction lasts, no person can promote or retire a simulation.
         """
         self._final_gate(granted.request, batch.store)
         if UNDOES in granted.envelope.required_fields:
@@ -181,7 +182,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
     def effect(self, granted: Granted, checkpoint: StartedDispatch, note: Note) -> BoundActionResult:
         try:
             ended = self.runner.run(checkpoint.prepared, checkpoint.seconds)
-        except RefusedError:  # its own door let nothing begin
+        except RefusedError:  # the operation of the action started nothing
             raise
         except BaseException as problem:
             if self.runner.has_started(checkpoint.prepared):
@@ -196,13 +197,13 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         return self.runner.run(checkpoint.prepared, checkpoint.seconds)
 
     def undo(self, checkpoint: StartedDispatch, notes: Notes, note: Note) -> None:
-        """The door below has put back what it did not bring to an end. What it did bring to its end stands."""
+        """Undo nothing. The operation of the action has undone what it did not complete; a completed action is kept."""
         raise _incomplete_error(
-            checkpoint.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its end could not be recorded")
+            checkpoint.envelope, EnvironmentFailureError(Reason.EFFECT_FAILED, "its outcome could not be recorded")
         )
 
     def verify_effect(self, checkpoint: StartedDispatch, made: BoundActionResult) -> None:
-        """The door below has looked at the world."""
+        """Verify nothing. The operation of the action has verified its own effect."""
 
     def succeed(self, request: Dispatch, checkpoint: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
@@ -229,7 +230,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         return outcome.canonical().decode()
 
     def show_outcome(self, outcome: SimulationOutcome, stored: str) -> Mapping[str, Any]:
-        """Without what was read for somebody: it is in the claim, and rows of a table are nothing for the record."""
+        """Return the outcome for the ledger, without the data that was read for the user. The claim has that data."""
         tree = outcome.tree()
         return {"outcome": {**tree, "payload": {k: v for k, v in tree["payload"].items() if k != "answer"}}}
 
@@ -248,7 +249,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             elif before == "ACCESS_ALLOWED":
                 event = "REFUSED"
             else:
-                return  # somebody else was faster, or nobody ever planned this: there is no step to move
+                return  # another caller was faster, or it was never planned: no step can advance
             allowed = self._allowed(batch.store, request)
             if allowed is not None and event == "REFUSED" and request.refused:
                 action = envelope.access_action
@@ -261,7 +262,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         return (append,)
 
     def _allowed(self, connection: Connection, request: Dispatch) -> StepRow | None:
-        """What let it go: as whoever asked for it found it, or as the ledger says to one who takes it over."""
+        """Return the event that allowed the dispatch: as this caller found it, or, during recovery, from the ledger."""
         if request.allowed:
             return request.allowed[0]
         found = self._history(connection, request.envelope).newest("ACCESS_ALLOWED")
@@ -283,18 +284,18 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
 
 class SimulationExecutor:
-    """`dispatch` is all that the core can ask for."""
+    """Runs dispatches through the execution engine. The core calls only `dispatch`."""
 
     def __init__(self, operation: SimulationOperation, hosts: Path) -> None:
         self._operation = operation
         self._hosts = hosts
 
     def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
-        """Run it, once: whoever asks again gets what came of it the first time."""
+        """Run a dispatch once. A caller who repeats it gets the stored outcome."""
         try:
             outcome = run_operation(self._operation, (envelope.canonical(),), self._site())
         except AlreadyStartedError:
-            # Whoever is at work on it is waited for; what a dead one left comes to its end, as it stands.
+            # Wait for a process that works on it. Recovery completes the dispatch of a process that died.
             self.recover()
             outcome = run_operation(self._operation, (envelope.canonical(),), self._site())
         if isinstance(outcome, Preview):
@@ -319,12 +320,12 @@ def _proofs(envelope: DispatchEnvelope) -> tuple[str, ...]:
 
 
 def _incomplete_error(envelope: DispatchEnvelope, problem: BaseException) -> IncompleteError:
-    """Its own door has begun it, and has not said what became of it. To call that a failure would be a guess."""
+    """Return the error of a started action whose outcome is unknown. To report a failure would be a guess."""
     what = problem.what if isinstance(problem, RemitError) else f"it was interrupted ({type(problem).__name__})"
     reason = problem.reason if isinstance(problem, RemitError) else Reason.EFFECT_FAILED
     return IncompleteError(
         reason,
-        f"the simulation was begun, and what became of it is not known yet: {what}",
+        f"the simulation was started, and its outcome is not known yet: {what}",
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
         next_step=GOAL_ADVICE,
     )

@@ -1,8 +1,8 @@
-"""The service levels of the goal door: what was measured against what was promised. Pure; the time comes in.
+"""The service levels of goals: compares measured figures with their limits. Pure; the time is an argument.
 
-What was not measured has not been kept: a figure without data blocks as a breach does, and no waiver helps.
+A figure without data blocks like a breach, and no waiver can change that.
 
-Waivers: a builder's word, by name and with an end, that a breach is let pass. Pure but for reading the file.
+A waiver is a named builder's permission to pass a breach until a date. Only `read_waivers` does I/O: it reads the file.
 """
 
 import math
@@ -21,7 +21,7 @@ from remit.store.connection import Connection
 
 
 def read_waivers(file: Path) -> tuple[SloWaiver, ...]:
-    """All of them, or a refusal: one that cannot be read waives nothing, and is not passed over in silence."""
+    """Read all waivers. Refuses the whole file if one of them cannot be read."""
     try:
         with file.open("rb") as stream:
             raw = read_bounded(stream, SloWaivers.bounds, source=str(file))
@@ -30,7 +30,7 @@ def read_waivers(file: Path) -> tuple[SloWaiver, ...]:
             Reason.PERMISSION_DENIED,
             f"the waivers cannot be read: {problem.strerror}",
             where=str(file),
-            next_step="Make it a file that you may read, or take it away: then nothing is waived.",
+            next_step="Make the file readable for this user, or remove it; without the file no breach is waived.",
         ) from problem
     return SloWaivers.from_tree(parse_yaml(raw, SloWaivers.bounds, source=str(file)), source=str(file)).waivers
 
@@ -38,7 +38,7 @@ def read_waivers(file: Path) -> tuple[SloWaiver, ...]:
 def find_waiver(
     figure: FigureName, value: float, waivers: Sequence[SloWaiver], now: datetime
 ) -> tuple[SloWaiver | None, str]:
-    """One that lets this value pass today, or why none does."""
+    """Return a waiver that lets this value pass today and a text, or None and the reason."""
     if figure == NEVER_WAIVED:
         return None, "this figure cannot be waived"
     why = "no waiver names this figure"
@@ -48,7 +48,7 @@ def find_waiver(
             continue
         problem = _problem(waiver, value, today)
         if not problem:
-            return waiver, f"let pass by {waiver.approved_by} until {waiver.ends}: {waiver.reason}"
+            return waiver, f"waived by {waiver.approved_by} until {waiver.ends}: {waiver.reason}"
         why = f"the waiver of {waiver.approved_by} {problem}"
     return None, why
 
@@ -59,7 +59,7 @@ def _problem(waiver: SloWaiver, value: float, today: date) -> str:
     if today > date.fromisoformat(waiver.ends):
         return f"ended on {waiver.ends}"
     if value > waiver.limit:
-        return f"goes up to {waiver.limit:g} only"
+        return f"covers values up to {waiver.limit:g} only"
     return ""
 
 
@@ -70,7 +70,7 @@ MOST: Final[Mapping[FigureName, float]] = {
     "execution_error_rate": 0.005,
     NEVER_WAIVED: 0.0,
 }
-"""The worst value that keeps the promise; rates as parts of one."""
+"""The highest value that each figure may have. Rates are fractions of 1."""
 WINDOW: Final = timedelta(hours=24)
 
 _ENDED: Final = """SELECT event, count(*) FROM agent_execution_ledger
@@ -79,14 +79,14 @@ _ENDED: Final = """SELECT event, count(*) FROM agent_execution_ledger
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many of so many. Of nothing there is no rate."""
+    """A number of cases out of a total. It has no value if the total is zero."""
 
     count: int
     total: int
 
     def __post_init__(self) -> None:
         if self.count < 0 or self.total < 0 or (self.total == 0 and self.count):
-            raise UsageError(Reason.MISUSE, "a rate counts some of what there is")
+            raise UsageError(Reason.MISUSE, "a rate needs a count between zero and its total")
 
     @property
     def value(self) -> float | None:
@@ -95,7 +95,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a load run saw. `ended` may come from more than one place: each must keep the promise."""
+    """The measurements of a load run. `ended` may have several rates, and each must stay within the limit."""
 
     dispatch_ms: Sequence[float]
     ended: Sequence[Rate]
@@ -117,15 +117,17 @@ class FigureVerdict:
 
 
 def percentile(samples: Sequence[float], percent: int) -> float | None:
-    """By nearest rank: the smallest sample that at least `percent` % of all do not exceed. Always one that occurred."""
+    """Return the smallest sample that `percent` % of all samples do not exceed (nearest rank)."""
     if not 0 < percent <= 100 or any(not math.isfinite(each) or each < 0 for each in samples):
-        raise UsageError(Reason.MISUSE, "a percentile is of finite times, and lies above 0 and at most at 100")
-    # In whole numbers: a rank that was rounded could be one too low.
+        raise UsageError(
+            Reason.MISUSE, "a percentile needs finite times of zero or more, and a percentage above 0 and up to 100"
+        )
+    # Integer arithmetic: a rounded rank could be one too low.
     return sorted(samples)[-(-percent * len(samples) // 100) - 1] if samples else None
 
 
 def rolling_error_rate(connection: Connection, tenants: Collection[str], now: datetime) -> Rate:
-    """Dispatches that failed among those that ended, of the 24 hours up to now; what is exactly 24 hours old is out."""
+    """Return the rate of failures among the dispatches that ended in the last 24 hours, excluding exactly 24 hours."""
     counts = {"SUCCEEDED": 0, "FAILED": 0}
     span = (render_time(now - WINDOW), render_time(now))
     for tenant_id in sorted(set(tenants)):
@@ -146,7 +148,7 @@ def figures_of(measured: Measured) -> dict[FigureName, float | None]:
 
 
 def judge(measured: Measured, waivers: Sequence[SloWaiver], now: datetime) -> list[FigureVerdict]:
-    """One verdict for each figure, in their order."""
+    """Return one verdict for each figure, in their order."""
     values = figures_of(measured)
     return [_judge(figure, values[figure], waivers, now) for figure in FIGURES]
 

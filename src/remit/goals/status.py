@@ -1,4 +1,4 @@
-"""Where goals stand, for people who look at them: pure reading, believed only as far as the ledger covers it."""
+"""Read-only queries for the state of goals, verified against the ledger."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -15,11 +15,11 @@ from remit.ledger.goal_queries import entries_of
 from remit.masking import mask_json, mask_shown
 from remit.store.connection import Connection
 
-LOST: Final = "what it was decided from is lost"
+LOST: Final = "the documents of its decision are missing or damaged"
 
 
 class GoalStatus(NamedTuple):
-    """A goal's last event, when it was, and what of the goal itself is needed to go on with it."""
+    """The last event of a goal and its time, and the data that is needed to continue the goal."""
 
     event: str
     event_id: str
@@ -30,7 +30,7 @@ class GoalStatus(NamedTuple):
 
 
 class WaitingGoal(NamedTuple):
-    """A goal that policy lets through only once somebody else has approved it: all that he should see of it."""
+    """A goal that waits for an approval or a confirmation, with all that the person should read before they decide."""
 
     correlation_id: str
     tenant_id: str
@@ -51,7 +51,7 @@ class WaitingGoal(NamedTuple):
 def read_goal_status(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> GoalStatus | None:
-    """None if there is no such goal."""
+    """Return the state of a goal. None if there is no such goal."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     last = history.last
     if last is None or history.decision_ref is None:
@@ -62,7 +62,7 @@ def read_goal_status(
 
 
 def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entry_id: str) -> dict[str, Any] | None:
-    """What the ledger says of a refusal that no step can be blamed for: rules that cannot be read, for example."""
+    """Return the ledger entry of a refusal that belongs to no step, for example because of unreadable rules."""
     entries = entries_of(connection, tenant_id, correlation_id)[0]
     found = next((each for each in entries if each.entry_id == entry_id and each.kind == "agent.refused"), None)
     return as_tree(found) if found is not None else None
@@ -71,7 +71,7 @@ def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entr
 def read_goal_awaiting_approval(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> WaitingGoal | None:
-    """None if it does not wait for an approval, or has its answer."""
+    """Return a goal that waits for an approval. None if it does not wait, or was decided already."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     if history.event != "APPROVAL_REQUESTED" or history.approval is not None:
         return None
@@ -81,7 +81,7 @@ def read_goal_awaiting_approval(
 def read_goal_awaiting_confirmation(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> WaitingGoal | None:
-    """None if it does not wait for its user's own yes."""
+    """Return a goal that waits for the confirmation of its user. None if it does not wait for one."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     if history.event != "CONFIRMATION_REQUESTED":
         return None
@@ -109,13 +109,13 @@ def _read_waiting(connection: Connection, tenant_id: str, correlation_id: str, h
 def _describe(connection: Connection, tenant_id: str, record: DecisionRecord, at: str) -> WaitingGoal:
     goal = load_document(connection, tenant_id, record.goal_ref)
     packet = load_document(connection, tenant_id, record.finder_packet_ref)
-    # A user is asked before the policies are.
+    # A question for the user comes before the access decision.
     access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
     simulation_id = str(packet["candidates"][0]["simulation_id"])
     entry = PastRules().catalogue(DocumentStore(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
     simulation = entry.simulation if entry is not None else None
     fields: Any = {
-        # Each by itself: a word in one of them hides none of the others.
+        # Each value is masked alone, so that a secret word in one of them does not mask the others.
         name: mask_json(value, name=name, mask=mask_shown, whole_labels=True)
         for name, value in packet["fields"].items()
     }

@@ -1,8 +1,8 @@
-"""The chain of one goal as a tree: from the user's words to the effect and back, each with its place in the ledger.
+"""The history of one goal as a tree, from the user's words to the effect and its rollback.
 
-Pure reading, within one read transaction. What is missing or does not fit is marked where it should be, and hides
-nothing else. Whether whole chains hold is for `remit ledger verify`; here each entry that is shown must be covered by a
-signed head, each row must say what its entry says, and each document must be the one that it is named after.
+Each node has its position in the ledger. The module only reads, in one read transaction. A missing or wrong part is
+marked in its place, and hides nothing else. For each entry it checks that a signed head covers it, that its row has the
+same content, and that each document has the digest that is its name. `remit ledger verify` checks whole chains.
 """
 
 import json
@@ -32,7 +32,7 @@ STEP_KINDS: Final = {
     "DISPATCHED": "dispatch",
     "ROLLED_BACK": "rollback",
 }
-"""Every other event of a step is its outcome."""
+"""The node kinds by event. Every other event of a step is its outcome."""
 _ID_OF: Final = {"agent.confirmation": "confirmation_id", "agent.access": "decision_id"}
 _DOCUMENT_REFS: Final = (
     "finder_packet_ref",
@@ -48,13 +48,13 @@ _CHECKPOINT_IDS: Final = {
     "plan": ("envelope", "envelope_id"),
     "browser": ("action", "action_id"),
 }
-"""Where the id of a bound action stands in what a dispatch had made ready."""
+"""The place of the id of a bound action in the prepared part of a checkpoint, by the type of the action."""
 
 
 def trace_goal(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> HistoryNode | None:
-    """The tree; of a correlation that is no goal's, such as a task's, its entries. None if the ledger has nothing."""
+    """Return the tree of a goal. For another correlation id, such as a task's, its entries. None if there are none."""
     entries, more = entries_of(connection, tenant_id, correlation_id)
     steps = step_events(connection, tenant_id, correlation_id)
     if not entries and not steps:
@@ -76,7 +76,7 @@ class _Tracer:
     rows: dict[int, Recorded]
     answers: dict[tuple[str, int], AnswerRow]
     reported: set[str] = field(default_factory=set)
-    """The documents whose loss was told already: every later row names them too."""
+    """The missing documents that were reported already. Every later row names them too."""
 
     def root(self, steps: list[Recorded]) -> HistoryNode:
         if not steps:
@@ -107,7 +107,7 @@ class _Tracer:
         yield HistoryNode("packet", masked, ref=ref, problem=problem)
 
     def nodes(self, entries: list[Entry]) -> Iterator[HistoryNode]:
-        """In the order of the chain. What the dispatch's own door recorded stands below the dispatch."""
+        """Yield the nodes in the order of the chain. The entries of the bound action are children of the dispatch."""
         below = [entry for entry in entries if entry.kind.startswith("simulation.")]
         has_dispatch = any(as_tree(e).get("event") == "DISPATCHED" for e in entries if e.kind == "agent.step")
         for entry in entries:
@@ -124,11 +124,11 @@ class _Tracer:
         yield from self._orphan_rows()
 
     def _orphan_rows(self) -> Iterator[HistoryNode]:
-        """Rows that no entry spoke for."""
+        """Yield the rows that have no ledger entry."""
         orphans = [(each.seq, each.created_at, "agent.step", each.row.event) for each in self.rows.values()]
         orphans += [(seq, row.created_at, kind, row.verdict) for (kind, seq), row in self.answers.items()]
         for seq, at, kind, event in sorted(orphans):
-            problem = "this row stands in no entry of the ledger"
+            problem = "this row has no entry in the ledger"
             yield HistoryNode(
                 "row", {"kind": kind, "event": event}, tenant_id=self.tenant_id, seq=seq, at=at, problem=problem
             )
@@ -160,7 +160,7 @@ class _Tracer:
         yield from read_actions(self.connection, self.keyring, self.tenant_id, key, DEFAULT_TENANT)
 
     def _verdict_node(self, entry: Entry) -> HistoryNode:
-        """A person's answer, or the policy's."""
+        """Build the node of a confirmation or of an access decision."""
         payload = as_tree(entry)
         name = _ID_OF[entry.kind]
         ref = str(payload.get(name))
@@ -169,7 +169,7 @@ class _Tracer:
         facts = {key: value for key, value in facts.items() if key not in {"correlation_id", name}}
         row = self.answers.pop((entry.kind, entry.seq), None)
         if row is None or (row.id, row.verdict) != (payload.get(name), payload.get("verdict")):
-            problem = "; ".join(filter(None, (problem, "its row is gone, or says something else")))
+            problem = "; ".join(filter(None, (problem, "its row is missing or has other content")))
         return self._with_position(
             HistoryNode(entry.kind.removeprefix("agent."), facts, ref=ref, problem=problem), entry
         )
@@ -185,8 +185,8 @@ class _Tracer:
     def _row_problem(self, seq: int, payload: Mapping[str, Any]) -> str:
         recorded = self.rows.pop(seq, None)
         if recorded is None:
-            return "its row is gone from agent_execution_ledger"
-        return "" if asdict(recorded.row) == payload else "its row says something else"
+            return "its row is missing in agent_execution_ledger"
+        return "" if asdict(recorded.row) == payload else "its row has other content"
 
     def _missing_documents(self, payload: Mapping[str, Any]) -> Iterator[str]:
         for name in _DOCUMENT_REFS:
@@ -222,7 +222,7 @@ def _without_nulls(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _decision_ref(steps: list[Recorded], *, first: bool = False) -> str:
-    """Of the first decision about the goal, or the last."""
+    """Return the reference of the first or the last decision about the goal."""
     refs = [step.row.dispatch_decision_hash for step in steps if step.row.dispatch_decision_hash]
     return (refs[0] if first else refs[-1]) if refs else ""
 
@@ -230,16 +230,16 @@ def _decision_ref(steps: list[Recorded], *, first: bool = False) -> str:
 def read_actions(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, key: str, operation_tenant: str
 ) -> Iterator[HistoryNode]:
-    """One node for each bound action. The doors below have a chain of their own, that of `operation_tenant`."""
+    """Yield one node for each bound action. Its operation writes to the chain of `operation_tenant`."""
     found = read_claim(connection, ClaimKey(tenant_id, "simulation", key))
     if found is None:
-        yield HistoryNode("action", {}, problem="there is no record of what was dispatched")
+        yield HistoryNode("action", {}, problem="the claim of the dispatch is missing")
         return
     for ref in _refs(found):
         scope, _, name = ref.partition("/")
         claim = read_claim(connection, ClaimKey(operation_tenant, scope, name))
         if claim is None:
-            # A refusal claims nothing; a plan's envelope has its own id as the correlation, a task its goal's.
+            # A refusal claims nothing. A plan's correlation is its envelope id; that of a task is its goal's.
             entries = _entries(connection, operation_tenant, scope, name, (name, found.correlation_id))
         else:
             entries = _entries(connection, operation_tenant, scope, name, (claim.correlation_id,))
@@ -252,13 +252,13 @@ def read_actions(
 
 
 def _missing_entries_problem(claim: ClaimCompleted | ClaimHeld | None, children: tuple[HistoryNode, ...]) -> str:
-    """What the store says was done, the door's own chain must say too."""
+    """Return a problem if the claim says that the action ran, but the chain of its operation does not."""
     if claim is None or any(isinstance(claim, ClaimHeld) or child.seq == claim.outcome_seq for child in children):
         return ""
     return (
-        "its outcome is gone from the ledger"
+        "its outcome is missing in the ledger"
         if isinstance(claim, ClaimCompleted)
-        else "its entries are gone from the ledger"
+        else "its entries are missing in the ledger"
     )
 
 
@@ -283,7 +283,7 @@ def _entries(
 
 
 def _belongs(entry: Entry, scope: str, name: str) -> bool:
-    """A correlation may hold more than one request: a plan and its rollback, a task and its restore."""
+    """Tell whether an entry belongs to a request. A plan and its rollback, or a task and its restore, share one id."""
     match scope:
         case "task":
             return entry.task_id == name

@@ -1,4 +1,4 @@
-"""What a user reads at the end of a cycle. Made from the catalogue and the request alone: no agent words it."""
+"""The texts that a user reads at the end of a cycle, made from the catalogue and the request. No agent writes them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -11,20 +11,20 @@ from remit.goals.confirmation.parser import Lexicon
 from remit.masking import mask_shown
 
 _CONSEQUENCE: Final = {
-    "impactful": "It changes something; `{back}` would take it back.",
-    "side_effecting": "It reaches beyond this workspace; `{back}` would make up for it.",
-    "irreversible": "It cannot be undone; `{back}` would only make up for it.",
+    "impactful": "It changes something; `{back}` can roll it back.",
+    "side_effecting": "It has effects outside of this workspace; `{back}` can compensate for them.",
+    "irreversible": "It cannot be undone; `{back}` can only compensate for it.",
 }
 _MAX_VALUES: Final = 7_500
-"""Characters of all fields together, so that they fit into one text."""
+"""The maximum number of characters of all fields together, so that they fit into one text."""
 _MARK: Final = 50
-"""Characters that say how much of a value is missing."""
+"""The characters reserved for the note about the missing part of a value."""
 
 
 def confirmation_prompt(
     entry: CatalogueEntry, fields: Mapping[str, Any], lexicon: Lexicon, language_tag: str, *, again: bool = False
 ) -> str:
-    """Exactly what is about to be done, and the words that count as an answer."""
+    """Return the question for the user: exactly what will be done, and the words that are accepted as an answer."""
     simulation = entry.simulation
     most = _MAX_VALUES // max(len(fields), 1)
     values = ", ".join(f"{name} = {_render_value(value, most)}" for name, value in sorted(fields.items()))
@@ -32,15 +32,15 @@ def confirmation_prompt(
         f": {values}" if values else ""
     )
     if isinstance(simulation.binding, UndoBinding):
-        consequence = "It takes back what that goal did."
+        consequence = "It rolls back what that goal did."
     else:
         consequence = _CONSEQUENCE.get(simulation.impact, "").format(back=simulation.rollback or "")
     words = lexicon.find_words(language_tag)
     if words is None:
-        answer = f"There are no words for yes and no in `{language_tag}`: ask again in another language."
+        answer = f"Remit has no words for yes and no in `{language_tag}`. Ask again in another language."
     else:
         answer = f"Answer “{words.yes}” to go on, “{words.no}” to stop."
-    begin = "That was neither a clear yes nor a clear no. " if again else ""
+    begin = "That was neither a clear “yes” nor a clear “no”. " if again else ""
     return f"{begin}{what}. {consequence} {answer}"
 
 

@@ -1,8 +1,8 @@
-"""The catalogue: what the goal door can do for one tenant, as it stands at one moment.
+"""The catalogue: the simulations of one tenant and their states, at one moment.
 
-Definitions come from files and are checked whole, or refused whole; states come from the ledger. A state holds for the
-digest that a person promoted and no other: a simulation whose file was changed since is a draft again. A catalogue
-never changes; its `ref` is the digest of its document, from which the same catalogue can be made again.
+Definitions come from files. One problem in them refuses all of them. States come from the ledger. A state belongs to
+the digest that a person promoted: if the file of a simulation changes, the simulation is a draft again. A catalogue
+object never changes. Its `ref` is the digest of its document, from which the same catalogue can be built again.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _CATALOGUES: Final[TTLCache[tuple[str, tuple[tuple[str, State], ...]], "Catalogu
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A simulation, the digest of its definition, and where it stands for this tenant."""
+    """A simulation, the digest of its definition, and its state for this tenant."""
 
     simulation: Simulation
     digest: str
@@ -35,7 +35,7 @@ class CatalogueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """One tenant's view, sorted by id. Make one with `build_catalogue` or `from_document`."""
+    """The simulations of one tenant, sorted by id. Built with `build_catalogue` or `from_document`."""
 
     tenant_id: str
     entries: tuple[CatalogueEntry, ...]
@@ -47,9 +47,9 @@ class Catalogue:
         if ids != sorted(set(ids)) or any(entry.digest != entry.simulation.own_digest for entry in self.entries):
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
-                "this catalogue is not in order, or a digest in it does not fit its simulation",
+                "this catalogue is not sorted by id, or a digest in it does not match its simulation",
                 where=f"catalogue of tenant {self.tenant_id}",
-                next_step="Make it from the files again.",
+                next_step="Build it from the files again.",
             )
         object.__setattr__(self, "_by_id", dict(zip(ids, self.entries, strict=True)))
         object.__setattr__(self, "ref", digest(self.document()))
@@ -64,7 +64,7 @@ class Catalogue:
         return self._by_id.get(simulation_id)
 
     def document(self) -> dict[str, Any]:
-        """Self-contained JSON: nothing outside of it is needed to decide from this catalogue again."""
+        """Return the catalogue as JSON that contains everything a replay needs."""
         listed = [
             {"simulation": entry.simulation.tree(), "digest": entry.digest, "state": entry.state}
             for entry in self.entries
@@ -79,7 +79,7 @@ class Catalogue:
 
 
 def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]:
-    """The simulations of a workspace, from the files that its remit.yaml names."""
+    """Load the simulations of a workspace from the files that its remit.yaml names. Raises if they have a problem."""
     found = read_definitions(root, config.goals.catalogue, read_only_connections=read_only_connections(config))
     findings = find_unknown_connections(found, config)
     if findings:
@@ -88,7 +88,7 @@ def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]
 
 
 def find_unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[CatalogueFinding]:
-    """Queries for a database that remit.yaml does not name: they could be asked for, confirmed, and never run."""
+    """Return the queries for a database that remit.yaml does not name. Users could confirm them, but never run them."""
     named = ", ".join(sorted(config.connections)) or "none"
     return [
         CatalogueFinding(
@@ -96,7 +96,7 @@ def find_unknown_connections(definitions: Sequence[Simulation], config: SystemCo
             each.id,
             "binding.connection",
             f"remit.yaml has no connection {each.binding.connection!r}; it has {named}",
-            "Name one that is there, or add it under `connections`.",
+            "Name one of them, or add the connection under `connections`.",
         )
         for each in definitions
         if isinstance(each.binding, SqlBinding) and each.binding.connection not in config.connections
@@ -104,16 +104,16 @@ def find_unknown_connections(definitions: Sequence[Simulation], config: SystemCo
 
 
 def read_only_connections(config: SystemConfig) -> tuple[str, ...]:
-    """What a simulation that only reads may ask: there the database itself refuses to write."""
+    """Return the connections that a read-only simulation may use. On these the database itself refuses writes."""
     return tuple(sorted(name for name, connection in config.connections.items() if connection.read_only))
 
 
 def read_definitions(
     root: Path, files: Sequence[str], *, read_only_connections: Collection[str] = ()
 ) -> tuple[Simulation, ...]:
-    """All simulations of these files, sorted by id. Refuses all of them if anything is wrong with one.
+    """Read all simulations of these files, sorted by id. Refuses all of them if one has a problem.
 
-    The files are looked at each time; what was made of the same bytes before is not made again.
+    The files are checked each time. The result for unchanged bytes is reused.
     """
     read = read_files(root, files)
     if read.findings:
@@ -123,7 +123,7 @@ def read_definitions(
 
 
 def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition, ...], tuple[CatalogueFinding, ...]]:
-    """The same as `check_files`, for the files that a workspace's remit.yaml names, and its connections."""
+    """Run `check_files` on the files that the workspace's remit.yaml names, and check its connections."""
     files, read_only = config.goals.catalogue, read_only_connections(config)
     definitions, findings = check_files(root, files, read_only_connections=read_only)
     return definitions, (*findings, *find_unknown_connections([each.simulation for each in definitions], config))
@@ -132,7 +132,7 @@ def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition,
 def check_files(
     root: Path, files: Sequence[str], *, read_only_connections: Collection[str] = ()
 ) -> tuple[tuple[Definition, ...], tuple[CatalogueFinding, ...]]:
-    """What could be read of these files, and everything that is wrong with it. Raises nothing about their content."""
+    """Return the readable definitions of these files, and all problems. Raises no error about their content."""
     read = read_files(root.resolve(), files)
     return read.definitions, (*read.findings, *check_definitions(read.definitions, read_only_connections))
 
@@ -140,7 +140,7 @@ def check_files(
 def build_catalogue(
     tenant_id: str, definitions: Sequence[Simulation], states: Mapping[str, PromotedState]
 ) -> Catalogue:
-    """One tenant's catalogue. What nobody promoted as it is now is a draft."""
+    """Build the catalogue of one tenant. A simulation is a draft unless its current definition was promoted."""
     ordered = sorted(definitions, key=lambda simulation: simulation.id)
     promoted_state = [_state_of(simulation, states.get(simulation.id)) for simulation in ordered]
     key = tuple(zip((simulation.own_digest for simulation in ordered), promoted_state, strict=True))

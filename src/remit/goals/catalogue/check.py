@@ -1,7 +1,7 @@
-"""What must hold between the simulations of a catalogue, and between each and its action. Pure.
+"""Checks of the simulations of a catalogue: of each with its action, and of one with the others. Pure.
 
-An impact is a promise about the action, so it is held against it: what is called read-only must be something that
-cannot write, and what is called undone by Remit must be something that Remit can undo.
+The declared impact of a simulation must be true for its action. The action of a read-only simulation must be unable to
+write. If the rollback is an undo, Remit must be able to undo the action.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ from remit.goals.confirmation.parser import load_lexicon
 MAX_ID: Final = 200
 _READING: Final = frozenset({"navigate", "screenshot", "snapshot"})
 Problem = tuple[str, str, str]
-"""The field or place, what is wrong, and what to do."""
+"""The field or place, the problem, and the next step."""
 
 
 def check_definitions(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[CatalogueFinding, ...]:
-    """Everything that is wrong, in the order of the files."""
+    """Return all problems, in the order of the files."""
     counts = Counter(each.simulation.id for each in definitions)
     known = {each.simulation.id: each.simulation for each in definitions}
     phrases = _phrases(definitions)
@@ -83,11 +83,11 @@ def _field_problems(simulation: Simulation) -> Iterator[Problem]:
                 advice = "Use the syntax of RE2, which has no look-around and no back-references."
                 yield f"fields.{name}.pattern", f"the pattern cannot be used: {problem}", advice
         if isinstance(spec, ChoiceField) and len({choice.casefold() for choice in spec.choices}) != len(spec.choices):
-            yield f"fields.{name}.choices", "two choices are the same but for their case", "Keep one of the two."
+            yield f"fields.{name}.choices", "two choices differ only in upper and lower case", "Keep one of the two."
 
 
 def _phrases(definitions: Sequence[Definition]) -> dict[tuple[str, str], list[str]]:
-    """Who says what: by language and shape, the simulations."""
+    """Return the ids of the simulations by language and shape of a phrase."""
     ids_by_shape: dict[tuple[str, str], list[str]] = {}
     for each in definitions:
         for tag, listed in each.simulation.phrases.items():
@@ -99,30 +99,30 @@ def _phrases(definitions: Sequence[Definition]) -> dict[tuple[str, str], list[st
 def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list[str]]) -> Iterator[Problem]:
     tags = Counter(tag.lower() for tag in simulation.phrases)
     if simulation.phrases and isinstance(simulation.binding, UndoBinding):
-        yield "phrases", "an undo is no goal of its own, so nobody can ask for it", "Remove the phrases."
+        yield "phrases", "an undo is not a goal of its own, so users cannot ask for it", "Remove the phrases."
     for tag, listed in simulation.phrases.items():
         where = f"phrases.{tag}"
         if tags[tag.lower()] > 1:
-            yield where, "the language stands twice, in two spellings", "Put the phrases under one of them."
+            yield where, "the language is listed twice, in two spellings", "Put the phrases under one of them."
         yield from _lexicon_problems(simulation, tag)
         for phrase in listed:
             problem = phrase_problem(simulation, phrase)
             if problem:
-                yield where, problem, "A place is the name of a field between braces, among words of the language."
+                yield where, problem, "A placeholder is the name of a field in braces, among words of the language."
                 continue
             others = sorted(set(phrases[tag.lower(), phrase_shape(simulation, phrase)]) - {simulation.id})
             if others:
-                yield where, f"{others[0]} has the same phrase", "Say one of them in other words."
+                yield where, f"{others[0]} has the same phrase", "Use other words in one of them."
 
 
 def _lexicon_problems(simulation: Simulation, tag: str) -> Iterator[Problem]:
-    """What changes something is confirmed in the language that it was asked for in."""
+    """Users confirm a change in the language of their request, so the lexicon must have that language."""
     lexicon = load_lexicon()
     if simulation.impact == "read_only" or lexicon.find_words(tag) is not None:
         return
     known = ", ".join(lexicon.languages())
-    what = f"there are no words for yes and no in {tag}, so what is asked for in it could never be confirmed"
-    yield f"phrases.{tag}", what, f"Remove these phrases, or use a language that there are words for: {known}."
+    what = f"Remit has no words for yes and no in {tag}, so users could never confirm a request in it"
+    yield f"phrases.{tag}", what, f"Remove these phrases, or use one of these languages: {known}."
 
 
 # --- the action -----------------------------------------------------------------------------------------------------
@@ -135,24 +135,26 @@ def _binding_problems(simulation: Simulation) -> list[Problem]:
     def visit(where: Where, text: str) -> str:
         problem = problem_at(simulation, classify_slot(simulation, where, tree), text)
         if problem:
-            found.append((_render_location(where), problem, "Use a field that fits there, or write the value out."))
+            found.append((_render_location(where), problem, "Use a field that fits there, or write a fixed value."))
         return text
 
     walk(tree, visit)
     if any(find_slot_name(simulation, key) for key in _keys(tree)):
-        found.append(("binding", "a field's value cannot be the name of a member", "Write the name out."))
+        found.append(("binding", "a member name cannot be the value of a field", "Write a fixed name."))
     if isinstance(simulation.binding, TaskBinding) and find_slot_name(simulation, simulation.binding.capability_id):
-        found.append(("binding.capability_id", "a field's value cannot decide what is done", "Write it out."))
+        found.append(
+            ("binding.capability_id", "the capability cannot be the value of a field", "Write a fixed capability.")
+        )
     if isinstance(simulation.binding, SqlBinding) and find_slot_name(simulation, simulation.binding.query):
         name = find_slot_name(simulation, simulation.binding.query)
         advice = f"Write ${name} in the query, and `{name}: '{{{name}}}'` under parameters."
-        found.append(("binding.query", "a value is never put into the text of a query", advice))
+        found.append(("binding.query", "the text of a query cannot contain the value of a field", advice))
     generated_id = {"plan": "plan_id", "browser": "action_id"}.get(simulation.binding.type, "")
     if isinstance(simulation.binding, UndoBinding) and simulation.required != (UNDOES,):
         advice = f"Give it the field {UNDOES}, which holds the id of the goal, and no other."
-        found.append(("fields", "an undo knows what it takes back from the record, and needs nothing else", advice))
+        found.append(("fields", "an undo reads from the ledger what to roll back, and needs no other field", advice))
     if generated_id and generated_id in tree:
-        found.append((f"binding.{generated_id}", "the id is made when it is dispatched", "Remove it."))
+        found.append((f"binding.{generated_id}", "Remit makes this id at the dispatch", "Remove it."))
     return found
 
 
@@ -171,12 +173,12 @@ def _keys(tree: Any) -> Iterator[str]:
 
 
 def _contract_problems(simulation: Simulation) -> Iterator[Problem]:
-    """The filled action must be one that its door reads, with every optional field and without."""
+    """Fill the action with sample values, with and without the optional fields. Its operation must accept both."""
     try:
         for action in sample_actions(simulation):
             _require_contract(action)
     except RemitError as problem:
-        yield "binding", f"the action that it becomes is refused: {problem.what}", f"Look at {problem.where}."
+        yield "binding", f"the action of this simulation is refused: {problem.what}", f"Look at {problem.where}."
 
 
 def _require_contract(action: BoundAction) -> None:
@@ -195,8 +197,8 @@ def _impact_problems(simulation: Simulation, read_only: Collection[str]) -> Iter
     if simulation.impact == "read_only" and not _only_reads(simulation, read_only):
         yield (
             "impact",
-            "it is called read_only, and its action can change something",
-            "Say what it is; for a query, use a connection with `read_only: true` and no save_results_to.",
+            "it is declared read_only, but its action can change something",
+            "Declare the real impact. For a query, use a connection with `read_only: true` and no save_results_to.",
         )
 
 
@@ -212,8 +214,8 @@ def _only_reads(simulation: Simulation, read_only: Collection[str]) -> bool:
 def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> Iterator[Problem]:
     if simulation.rollback is None:
         if simulation.impact != "read_only":
-            advice = "Name the simulation that takes it back; of an undo, the one that does it again."
-            yield "rollback", "it changes something, and names no simulation that takes it back", advice
+            advice = "Name the simulation that rolls it back. For an undo, name the one that makes the change again."
+            yield "rollback", "it changes something, but names no simulation that rolls it back", advice
         return
     other = known.get(simulation.rollback)
     if simulation.rollback == simulation.id:
@@ -221,12 +223,12 @@ def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> 
     elif other is None:
         yield "rollback", "it names a simulation that the catalogue does not have", "Add it, or name another."
     elif other.impact == "read_only":
-        yield "rollback", f"{other.id} is read_only, so it takes nothing back", "Name one that does."
+        yield "rollback", f"{other.id} is read_only, so it cannot roll back anything", "Name one that changes it back."
     elif isinstance(simulation.binding, UndoBinding) or UNDOES in simulation.fields:
-        return  # a way back itself: what it took back is asked for anew, by itself
+        return  # a rollback itself: users request the rolled back change again as a goal of its own
     elif not _names_its_goal(other):
         advice = f"Give {other.id} a field `{UNDOES}: {{type: text, ...}}`, which is filled with the id of the goal."
-        yield "rollback", f"{other.id} has no place for the goal that it takes back", advice
+        yield "rollback", f"{other.id} has no field for the id of the goal that it rolls back", advice
     elif isinstance(other.binding, UndoBinding):
         yield from _undo_problems(simulation)
     else:
@@ -242,8 +244,8 @@ def _undo_problems(simulation: Simulation) -> Iterator[Problem]:
     if simulation.impact == "irreversible" or not _can_be_undone(simulation):
         yield (
             "rollback",
-            "an undo cannot take this back",
-            "Name a simulation that makes up for it: an action of its own, not an undo.",
+            "an undo cannot reverse this action",
+            "Name a simulation that compensates for it with an action of its own, not an undo.",
         )
 
 
@@ -259,12 +261,12 @@ def _can_be_undone(simulation: Simulation) -> bool:
 
 
 def _compensation_problems(simulation: Simulation, other: Simulation) -> Iterator[Problem]:
-    """It is run with the values of the goal that it makes up for: there is nobody to ask."""
+    """A compensation runs with the values of the goal that it compensates for, without any question to the user."""
     for name in (name for name in other.required if name != UNDOES):
         ours, needed = simulation.fields.get(name), other.fields[name]
         if ours is None or ours.optional or _values_of(ours) != _values_of(needed):
-            what = f"{other.id} needs the field {name}, which is not there, or optional, or takes other values"
-            yield "rollback", what, f"Give this simulation a required field {name} that is written like that one."
+            what = f"{other.id} needs the field {name}, which is missing or optional here, or takes other values"
+            yield "rollback", what, f"Give this simulation a required field {name} with the same definition."
 
 
 def _values_of(spec: FieldSpec) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""What is looked for in a catalogue when a person checks or promotes it, beyond what every goal has checked again.
+"""Slow checks of a catalogue, made when a person checks or promotes it. The fast checks are repeated for every goal.
 
-Its SQL: whether its door would read it. No database is opened, but DuckDB reads texts in a sandbox only, and one is not
-started for each goal. And the access policies: one that names an action which no simulation has makes all of them
-invalid, and taking a simulation out of its file is enough for that.
+The SQL of simulations: whether the plan operation would accept it. No database is opened. DuckDB parses texts only in a
+sandbox, and goals do not start one for this check. The access policies: a policy that names an action which no
+simulation has makes all policies invalid. This happens when a simulation is removed from its file.
 
-Above the agent's own rooms: those reach no sandbox.
+This module is above the agent core in the import order, because the core cannot reach a sandbox.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,12 +40,12 @@ class _Query(NamedTuple):
 def check_with_queries(
     root: Path, config: SystemConfig, fleet: Callable[[], Fleet]
 ) -> tuple[tuple[Definition, ...], tuple[CatalogueFinding, ...]]:
-    """What `check_catalogue` gives, and this. That there can be no sandbox is a finding, too, if one is needed."""
+    """Run `check_catalogue` and these checks. A sandbox that is needed and cannot start is a finding too."""
     definitions, findings = check_catalogue(root, config)
     try:
         return definitions, (*findings, *check_queries(definitions, config, fleet))
     except RemitError as problem:
-        what = f"its queries could not be looked at: {problem.what}"
+        what = f"its queries could not be checked: {problem.what}"
         advice = problem.next_step or "See: remit doctor"
         return definitions, (*findings, CatalogueFinding("goals.catalogue", "", "", what, advice))
 
@@ -53,7 +53,7 @@ def check_with_queries(
 def check_queries(
     definitions: Sequence[Definition], config: SystemConfig, fleet: Callable[[], Fleet]
 ) -> tuple[CatalogueFinding, ...]:
-    """What their door would refuse. Starts a sandbox if there is a query for DuckDB; raises if there can be none."""
+    """Return the queries that the plan operation would refuse. Starts a sandbox for DuckDB; raises if it cannot."""
     queries = [query for each in definitions for query in _queries(each, config)]
     servers = {name for name, each in config.connections.items() if isinstance(each, PostgresqlConnection)}
     remote = [query for query in queries if query.connection in servers]
@@ -61,7 +61,7 @@ def check_queries(
     found = _sql_findings(remote, check_postgres_texts([query.text for query in remote]))
     try:
         found += _sql_findings(local, check_duckdb_texts([query.text for query in local], fleet))
-    except RefusedError as problem:  # there is no DuckDB
+    except RefusedError as problem:  # DuckDB is not installed
         found += [_finding(query, problem.what, problem.next_step) for query in local]
     return tuple(found)
 
@@ -69,12 +69,12 @@ def check_queries(
 def check_queries_of(
     simulation: Simulation, config: SystemConfig, fleet: Callable[[], Fleet]
 ) -> tuple[CatalogueFinding, ...]:
-    """The same for one simulation, whichever file it stands in."""
+    """Check the queries of one simulation, from any file."""
     return check_queries([Definition("", simulation)], config, fleet)
 
 
 def _queries(definition: Definition, config: SystemConfig) -> Iterator[_Query]:
-    """One that becomes no plan is told of by the other checks; a connection that is not there, too."""
+    """Return the queries. The other checks report a simulation that has no valid plan, or an unknown connection."""
     try:
         action = next(sample_actions(definition.simulation))
         plan = Plan.from_tree(action.plan("x")) if isinstance(action, PlanAction) else None
@@ -104,7 +104,7 @@ def _sql_findings(queries: Sequence[_Query], problems: Sequence[TextProblem]) ->
 def _finding(query: _Query, what: str, next_step: str) -> CatalogueFinding:
     definition = query.definition
     return CatalogueFinding(
-        definition.file, definition.simulation.id, query.field, what, next_step or "Mend the query."
+        definition.file, definition.simulation.id, query.field, what, next_step or "Correct the query."
     )
 
 
@@ -112,9 +112,9 @@ def _finding(query: _Query, what: str, next_step: str) -> CatalogueFinding:
 
 
 def check_policies(root: Path, config: SystemConfig) -> tuple[CatalogueFinding, ...]:
-    """What is wrong with the policies of a workspace, all of it.
+    """Return all problems of the access policies of a workspace.
 
-    Nothing is said of them while a file of the catalogue cannot be read: its actions are not known then.
+    Returns nothing while a file of the catalogue cannot be read, because its actions are unknown then.
     """
     read = read_files(root.resolve(), config.goals.catalogue)
     if read.findings or not config.policies.cedar_files:
@@ -141,4 +141,4 @@ def _policy_finding(problem: RemitError, definitions: Sequence[Definition]) -> C
 def _simulations(definitions: Sequence[Definition]) -> str:
     names = sorted(f"{each.simulation.id} ({each.simulation.access_action})" for each in definitions)
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"The simulations that there are: {', '.join(names[:MAX_LISTED]) or 'none'}{more}."
+    return f"The known simulations: {', '.join(names[:MAX_LISTED]) or 'none'}{more}."

@@ -1,4 +1,4 @@
-"""Files of simulations, read: below the root, bounded, closed; a plan's template from its own file put in its place."""
+"""Reads files of simulations: below the root, with size limits, and without unknown fields. Inserts plan templates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _FILES: Final = FileCache()
 
 @dataclass(frozen=True, slots=True)
 class CatalogueFinding:
-    """What is wrong with a catalogue, in which file, simulation and field, and what to do about it."""
+    """A problem of a catalogue: the file, the simulation and the field, what is wrong, and the next step."""
 
     file: str
     simulation: str
@@ -37,7 +37,7 @@ class CatalogueFinding:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A simulation, and the file that it stands in."""
+    """A simulation and its file."""
 
     file: str
     simulation: Simulation
@@ -45,7 +45,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """`key` names every file that was read, and the digest of its bytes."""
+    """The content of catalogue files. `key` names every file that was read, and the digest of its bytes."""
 
     definitions: tuple[Definition, ...]
     findings: tuple[CatalogueFinding, ...]
@@ -53,8 +53,9 @@ class ReadFiles:
 
 
 def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
-    """Each file on its own: one that cannot be read is a finding, and the others are read all the same. `root` is where
-    it really is: without links.
+    """Read each file. A file that cannot be read is a finding, and the others are read nevertheless.
+
+    `root` is the resolved path, without links.
     """
     definitions: list[Definition] = []
     findings: list[CatalogueFinding] = []
@@ -83,7 +84,7 @@ def _parse(tree: Any, file: str) -> CatalogueFile:
 
 
 def _read_tree(root: str, file: str, read_digests: list[tuple[str, str]]) -> Any:
-    """JSON by its name, else YAML, which is read at 5 ms a KiB: so what the same bytes said is kept."""
+    """Read JSON if the name says so, otherwise YAML. Parsing YAML takes 5 ms per KiB, so the result is cached."""
     raw, found = _FILES.read(root, file, MAX_FILE)
     read_digests.append((file, found))
     return _PARSED.get(("json" if file.endswith(".json") else "yaml", found), lambda: _tree(raw, file))
@@ -96,7 +97,7 @@ def _tree(raw: bytes, file: str) -> Any:
 
 
 def _with_template(root: str, simulation: Simulation, read_digests: list[tuple[str, str]]) -> Simulation:
-    """The plan itself, so that a snapshot needs no file."""
+    """Insert the plan template from its file, so that a snapshot needs no file."""
     binding = simulation.binding
     if not isinstance(binding, PlanBinding) or binding.template_file is None:
         return simulation
@@ -112,4 +113,4 @@ def _filled_in(simulation: Simulation, template: Any, file: str) -> Simulation:
 
 def _template_finding(file: str, simulation: str, problem: RemitError) -> CatalogueFinding:
     where = problem.where.removeprefix(file).lstrip(", ")
-    return CatalogueFinding(file, simulation, where, problem.what, problem.next_step or "Mend the file.")
+    return CatalogueFinding(file, simulation, where, problem.what, problem.next_step or "Correct the file.")

@@ -1,6 +1,6 @@
-"""Phrases made ready: a pattern for a text that is exactly the phrase, and its words for one that is nearly so.
+"""Compiled phrases: a pattern for a text that is exactly the phrase, and its words for a similar text.
 
-Made once for each catalogue. Nothing in here says what a user may do: only what his words are like.
+They are compiled once for each catalogue. They describe texts of users, and grant nothing.
 """
 
 import re
@@ -15,12 +15,12 @@ from remit.goals.binding.fields import compile_pattern
 from remit.goals.binding.slots import Slot, pieces_of
 from remit.goals.binding.tokenizer import PUNCTUATION, fold, is_readable, is_without_spaces, read, split_words
 
-# What may stand between the words of a phrase.
+# The characters that may separate the words of a phrase.
 _BETWEEN: Final = f"[ {PUNCTUATION}]"
 _CHUNKS: Final = re.compile(f"{_BETWEEN}+")
 _NUMBER: Final = "[0-9]+(?:[.,][0-9]{1,2})?"
 _CURRENCY: Final = "(?:[a-z]{3}|[€£$¥₹])"
-# How long a value may be is looked at when it is read: a counted repetition makes a pattern large.
+# Without a length limit, because a counted repetition makes a pattern large. The length is checked when it is read.
 _FRAGMENTS: Final[Mapping[str, str]] = {
     "identifier": r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9_-])?",
     "integer": r"[+-]?[0-9]+",
@@ -43,7 +43,7 @@ class CompiledPhrase:
     chunks: tuple[str, ...]
     words: tuple[str, ...]
     before: Mapping[str, str]
-    """The word right before a place, by the field."""
+    """The word right before a placeholder, by field."""
 
     @property
     def exact(self) -> Any:
@@ -53,7 +53,7 @@ class CompiledPhrase:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSimulation:
-    """The phrases of one simulation in one language; a value after a word in `before` is meant for that field."""
+    """The phrases of one simulation in one language. A value after a word of `before` belongs to that field."""
 
     simulation_id: str
     phrases: tuple[CompiledPhrase, ...]
@@ -62,7 +62,7 @@ class CompiledSimulation:
 
 @dataclass(frozen=True, slots=True)
 class CompiledCatalogue:
-    """By language, for the catalogue of this ref and no other."""
+    """The compiled phrases of one catalogue, by language. `ref` is the reference of that catalogue."""
 
     ref: str
     simulations: Mapping[str, tuple[CompiledSimulation, ...]]
@@ -100,9 +100,9 @@ def compile_phrase(simulation: Simulation, phrase: str) -> CompiledPhrase:
 
 
 def phrase_problem(simulation: Simulation, phrase: str) -> str:
-    """Why this cannot be a phrase of the simulation; empty if it can."""
+    """Return why a text cannot be a phrase of the simulation. Empty if it can."""
     if not is_readable(phrase):
-        return "a phrase has a control character in it"
+        return "a phrase contains a control character"
     try:
         pieces = pieces_of(read(phrase).text)
     except ValueError as problem:
@@ -110,13 +110,13 @@ def phrase_problem(simulation: Simulation, phrase: str) -> str:
     slots = [piece for piece in pieces if isinstance(piece, Slot)]
     unknown = next((slot.name for slot in slots if slot.name not in simulation.fields or slot.part), "")
     if unknown:
-        return f"a phrase has a place {{{unknown}}}, and there is no such field"
+        return f"a phrase has the placeholder {{{unknown}}}, but there is no such field"
     if len({slot.name for slot in slots}) != len(slots):
-        return "a phrase has a place twice"
+        return "a phrase has the same placeholder twice"
     if not split_words(read(" ".join(piece for piece in pieces if isinstance(piece, str))).folded):
-        return "a phrase has no word of its own, so it would fit everything"
+        return "a phrase has no word of its own, so every text would match"
     if any(isinstance(one, Slot) and isinstance(two, Slot) for one, two in pairwise(pieces)):
-        return "two places stand side by side, so nobody can tell where one ends"
+        return "two placeholders have no word between them, so it is unclear where the first ends"
     return _find_glued(pieces)
 
 
@@ -124,12 +124,12 @@ def _find_glued(pieces: Pieces) -> str:
     for one, two in pairwise(pieces):
         edge = one[-1:] if isinstance(one, str) else str(two)[:1]
         if split_words(fold(edge)) and not is_without_spaces(edge):
-            return "a word and a place stand side by side, so nobody can tell where one ends"
+            return "a word and a placeholder have no space between them, so it is unclear where one ends"
     return ""
 
 
 def phrase_shape(simulation: Simulation, phrase: str) -> str:
-    """What two phrases have in common that no text can tell apart: the words, and the types of the places."""
+    """Return the words and the field types of a phrase. Two phrases with the same shape match the same texts."""
     try:
         pieces = pieces_of(read(phrase).text)
     except ValueError:
@@ -162,7 +162,7 @@ def _pattern(simulation: Simulation, pieces: Pieces) -> str:
 
 
 def _gap(char: str) -> str:
-    """Between a word and a place: what the phrase has there, but a script without spaces needs none."""
+    """Return the pattern between a word and a placeholder. A script without spaces needs no separator."""
     return f"{_BETWEEN}*" if is_without_spaces(char) or not _CHUNKS.fullmatch(char) else f"{_BETWEEN}+"
 
 

@@ -1,4 +1,4 @@
-"""Actions that a simulation becomes, with values made up for its fields: to be looked at, never run. Pure."""
+"""Sample actions of a simulation, with invented values for its fields. They are checked and never run. Pure."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -26,7 +26,7 @@ _SAMPLES: Final[dict[str, JsonValue]] = {
 
 
 def sample_actions(simulation: Simulation) -> Iterator[BoundAction]:
-    """With every optional field, and without. Raises what `fill` raises."""
+    """Build the action with every optional field, and without. Raises the errors of `fill`."""
     if any(isinstance(spec, TextField | IdentifierField) and spec.pattern for spec in simulation.fields.values()):
         simulation = _without_patterns(simulation)
     for names in (simulation.field_order, simulation.required):
@@ -34,7 +34,7 @@ def sample_actions(simulation: Simulation) -> Iterator[BoundAction]:
 
 
 def _without_patterns(simulation: Simulation) -> Simulation:
-    """No value can be made up for a pattern; what the action's contract says does not depend on it."""
+    """Remove the patterns: no value can be invented for one, and the contract of the action does not depend on it."""
     tree = simulation.tree()
     for spec in tree["fields"].values():
         spec.pop("pattern", None)

@@ -1,7 +1,7 @@
-"""Which language, script and region a BCP 47 tag names, as far as it matters for the words of an answer.
+"""Reads the language, script and region from a BCP 47 language tag, as far as they select the words of an answer.
 
-A tag that cannot be told for certain names nothing, and then no word is a yes: an unknown shape, and those old tags
-whose later parts change the language itself. An extended language counts as the language that it is ("zh-yue" is
+A tag that is not certain names no language, and then no word is a confirmation. Uncertain are tags of an unknown form,
+and old tags whose later parts change the language itself. An extended language is a language of its own ("zh-yue" is
 Cantonese, not Chinese). Variants, extensions and private parts do not change the words.
 """
 
@@ -20,12 +20,12 @@ _TAG: Final = re.compile(
     r"(?:-x(?:-[a-z0-9]{1,8})+)?",
     re.ASCII,
 )
-# Registered whole, each for a language other than the one that they begin with.
+# Tags that are registered as a whole, each for another language than its first part.
 _OF_ANOTHER_LANGUAGE: Final = frozenset({"zh-hakka", "zh-xiang"})
 
 
 class LanguageTag(NamedTuple):
-    """A tag's parts, in the case that they are usually written in; empty if the tag does not say."""
+    """The parts of a tag, in their usual upper or lower case. A part is empty if the tag does not have it."""
 
     language: str
     script: str

@@ -1,26 +1,26 @@
-r"""How an answer is spelled, apart from what does not matter: the form in which it is compared with a lexicon's words.
+r"""Normalises an answer to the form in which it is compared with the words of a lexicon.
 
-These are the rules with number 1. Another set of rules needs another number, so that an old answer is read again by
-the rules under which it was given. In this order:
+These are the rules with number 1. Another set of rules needs another number, so that a replay reads an old answer by
+the rules that were in force when it was given. The rules, in this order:
 
-1. At most 200 characters (`too long`).
-2. Space, tab, CR, LF and the spaces of Unicode are taken off both ends. Inside, only spaces may stand.
-3. Every character is one of writing: a letter, a mark, a digit, a punctuation mark or a space (`not of writing`). Out
-   are control, format and bidirectional characters, private, unassigned and surrogate ones, symbols, emoji, and
-   letters in disguise: bold, circled, raised, ligatures, Roman numerals. Of compatibility forms there remain wide and
-   narrow ones, the shapes of Arabic letters, the Armenian ligature ew, and the Thai and Lao vowel am. ZWJ and ZWNJ may
-   stand in an answer, and count: it then fits only a word that has them in the same places.
-   A character that came after Unicode 3.2 is out too, but for the capitals of sharp s and of Georgian. Python's Unicode
-   grows with Python; thus the same answer means the same under each.
-4. NFKC, then the fold of capitals and once more NFKC. The fold is Unicode's full one (sharp s as ss, the
-   final sigma as any other); in Turkish and Azerbaijani I is the capital of the dotless i, and I with a dot that of i.
-   Lithuanian needs nothing of its own: it keeps the dot of an i with an accent in dictionaries only, and such an
-   accent makes another word anyway.
-5. Runs of spaces become one.
-6. One mark of the end of a sentence is taken off, with the space that French sets before it. A question mark is none
-   of these, in no script; nor are two marks: "yes..." has its doubts.
+1. The answer has at most 200 characters (`too long`).
+2. Space, tab, CR, LF and the spaces of Unicode are removed at both ends. Inside, only spaces are allowed.
+3. Every character is a letter, a mark, a digit, a punctuation mark or a space (`not of writing`). These are refused:
+   control, format and bidirectional characters, private, unassigned and surrogate ones, symbols, emoji, and special
+   forms of letters: bold, circled, raised, ligatures, Roman numerals. These compatibility forms are accepted: wide and
+   narrow ones, the shapes of Arabic letters, the Armenian ligature ew, and the Thai and Lao vowel am. ZWJ and ZWNJ are
+   accepted and compared: the answer then matches only a word that has them in the same places.
+   A character that is newer than Unicode 3.2 is refused too, except the capitals of sharp s and of Georgian. The
+   Unicode version grows with Python, so this rule gives an answer the same meaning under every Python version.
+4. NFKC, then case folding, then NFKC again. The folding is Unicode's full one (sharp s becomes ss, the final sigma an
+   ordinary one). In Turkish and Azerbaijani, I is the capital of the dotless i, and I with a dot is the capital of i.
+   Lithuanian needs no rule: it keeps the dot of an i with an accent in dictionaries only, and such an accent makes
+   another word anyway.
+5. Several spaces become one.
+6. One sentence-ending mark is removed, with the space that French puts before it. Question marks are not removed, in
+   any script. Two marks are not removed either: "yes..." is not certain.
 
-Nothing else is taken off or forgiven. Quotation marks, commas, accents and marks too many make it another word.
+No other difference is ignored. Quotation marks, commas, accents and additional marks make another word.
 """
 
 import re
@@ -38,28 +38,32 @@ TOO_LONG: Final = "the answer is too long"
 EMPTY: Final = "the answer is empty"
 NOT_OF_WRITING: Final = "the answer has a character that is not of writing: invisible, a symbol, or in disguise"
 
-# By number where they cannot be seen.
+# Invisible characters are written by number.
 _SPACES: Final = "\u0020\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _AROUND: Final = _SPACES + "\t\r\n"
 _SPACE_RUN: Final = re.compile(f"[{_SPACES}]+")
 _JOINERS: Final = frozenset("\u200c\u200d")
-# Full stop, exclamation mark; ideographic full stop; danda; of Arabic, Armenian, Ethiopic. NFKC has made the wide and
-# narrow ones ordinary. U+037E, the Greek question mark, has become a semicolon, which is not among them.
+# Full stop, exclamation mark; ideographic full stop; danda; those of Arabic, Armenian, Ethiopic. NFKC has replaced the
+# wide and narrow ones. It replaces U+037E, the Greek question mark, by a semicolon, which is not in the list.
 _ENDS: Final = frozenset(".!\u3002\u0964\u06d4\u0589\u1362")
 _OF_WRITING: Final = frozenset("LMNP")
 _PLAIN_FORMS: Final = frozenset({"<wide>", "<narrow>", "<initial>", "<medial>", "<final>", "<isolated>"})
-# Letters of everyday writing to those who write them: Armenian ew, Thai am, Lao am.
+# Letters of everyday writing: Armenian ew, Thai am, Lao am.
 _EVERYDAY: Final = frozenset("\u0587\u0e33\u0eb3")
 # The capital sharp s, and the capitals of Georgian (Mtavruli).
 _LATER: Final = frozenset(chr(point) for point in (0x1E9E, *range(0x1C90, 0x1CBB), 0x1CBD, 0x1CBE, 0x1CBF))
 
 
 class UnreadableError(Exception):
-    """An answer that has no form to compare. The text is one of the phrases above, never the answer's."""
+    """The answer cannot be normalised. The text is one of the phrases above and never quotes the answer."""
 
 
 def normalise_answer(text: str, folding: Folding) -> str:
-    """The form in which an answer is compared, or `UnreadableError`. Pure: the same under every Python and locale."""
+    """Return the form in which an answer is compared. Pure: the same under every Python version and locale.
+
+    Raises:
+        UnreadableError: The answer is too long, empty, or has a character that is not accepted.
+    """
     if len(text) > MAX_ANSWER:
         raise UnreadableError(TOO_LONG)
     inner = text.strip(_AROUND)
@@ -76,7 +80,7 @@ def normalise_answer(text: str, folding: Folding) -> str:
 
 
 def is_normalised(word: str) -> bool:
-    """Whether a lexicon may list a word like this: composed, in lower case, with nothing that a reader takes off."""
+    """Tell whether a lexicon may list a word: composed, in lower case, without anything that normalising removes."""
     return (
         all(map(_is_of_writing, word))
         and word == unicodedata.normalize("NFC", word)
@@ -86,7 +90,7 @@ def is_normalised(word: str) -> bool:
     )
 
 
-@lru_cache(maxsize=4_096)  # the alphabets of all words fit in
+@lru_cache(maxsize=4_096)  # enough for the alphabets of all words
 def _is_of_writing(character: str) -> bool:
     if character in _SPACES or character in _JOINERS:
         return True

@@ -1,10 +1,10 @@
-"""A person's answer, read as a yes, a no, or neither: by the words of one language only, that of the request's tag.
+"""Reads a user's answer as confirmed, refused or ambiguous, by the words of one language: that of the request.
 
-A yes is exactly one word or phrase of the language's list, spelled as `normalise` says. Whatever stands in no list is
-ambiguous, and so is every answer in a language that the lexicon does not have. Pure: an answer is read from the
-lexicon's document alone, so it can be read again later, by the document that was kept.
+A confirmation is exactly one word or phrase of the language's list, after the answer is normalised by `normalise`. An
+answer that is in no list is ambiguous. So is every answer in a language that the lexicon does not have. Pure: the
+result depends only on the lexicon's document, so a replay reads the answer again from the stored document.
 
-Limit: this tells what was said, not by whom, and not whether it was understood.
+Limit: the result says what the answer means. It does not say who gave it, nor whether the user understood the question.
 """
 
 import json
@@ -21,33 +21,33 @@ from remit.goals.confirmation.language_tags import read_tag
 from remit.goals.confirmation.normalise import RULES, UnreadableError, is_normalised, normalise_answer
 
 VERSION: Final = 1
-"""Of the shipped words. Raised when a release changes them; the digest in `Lexicon.ref` tells any two apart."""
+"""The version of the shipped words. A release that changes them raises it. `Lexicon.ref` also has their digest."""
 
 Verdict = Literal["CONFIRMED", "REFUSED", "AMBIGUOUS"]
 
 _LISTS: Final[Mapping[str, tuple[Verdict, str]]] = {
-    "affirmative": ("CONFIRMED", "an explicit yes"),
-    "refusal": ("REFUSED", "an explicit no"),
-    "ambiguous": ("AMBIGUOUS", "a word that is no explicit yes"),
+    "affirmative": ("CONFIRMED", "a word of confirmation"),
+    "refusal": ("REFUSED", "a word of refusal"),
+    "ambiguous": ("AMBIGUOUS", "a word that may mean more than one thing"),
 }
-NOT_LISTED: Final = "no word of the language's lists"
+NOT_LISTED: Final = "the answer is not a listed word of the language"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedConfirmation:
-    """What an answer was read as. `why` is a fixed phrase and never quotes the answer."""
+    """The meaning of an answer. `why` is a fixed phrase and never quotes the answer."""
 
     verdict: Verdict
     token: str | None
-    """The word of the list, as it is spelled there; none for an ambiguous answer."""
+    """The word as the list spells it. None for an ambiguous answer."""
     language: str
-    """The key of the words that it was read by, such as "de" or "zh-Hant"; empty if there are none."""
+    """The key of the language that was used, such as "de" or "zh-Hant". Empty if the lexicon has none."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageWords:
-    """What to show to whoever is asked."""
+    """The words of a language to show to the user with a question."""
 
     language: str
     english_name: str
@@ -62,7 +62,7 @@ class _Language:
     key: str
     entry: LanguageEntry
     readings: Mapping[str, ParsedConfirmation]
-    """By the form in which an answer is compared."""
+    """The meanings by the normalised form of an answer."""
 
     def parse(self, answer: str) -> ParsedConfirmation:
         try:
@@ -77,10 +77,10 @@ class _Language:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """Words by language, and the answers they make. Built by `from_document` or `load_lexicon` only."""
+    """The words of confirmation and refusal by language. Built only by `from_document` or `load_lexicon`."""
 
     ref: str
-    """Version and digest of the document: the same ref, the same reading of every answer."""
+    """The version and digest of the document. The same reference gives every answer the same meaning."""
     _document: ConfirmLexicon
     _by_tag: Mapping[str, _Language]
     _by_script: Mapping[tuple[str, str], _Language]
@@ -88,7 +88,7 @@ class Lexicon:
 
     @classmethod
     def from_document(cls, tree: Any) -> Self:
-        """The lexicon that a `document` describes, checked as if it came from a stranger."""
+        """Build the lexicon that a `document` describes. The document is checked like untrusted input."""
         document = ConfirmLexicon.from_tree(tree, source="the confirmation lexicon")
         by_tag: dict[str, _Language] = {}
         by_script: dict[tuple[str, str], _Language] = {}
@@ -96,7 +96,7 @@ class Lexicon:
             language = _Language(key, entry, _readings(key, entry))
             for tag in entry.tags:
                 if by_tag.setdefault(tag, language) is not language:
-                    _refuse(key, f"the tag {tag} stands in two languages")
+                    _refuse(key, f"the tag {tag} belongs to two languages")
             for name in _names(key, entry):
                 if by_script.setdefault((name, entry.script), language) is not language:
                     _refuse(key, f"{name} has two lists of words in one script")
@@ -109,15 +109,15 @@ class Lexicon:
         )
 
     def document(self) -> dict[str, Any]:
-        """Everything that a reading depends on, as JSON values. The caller's own copy."""
+        """Return a copy of everything that the meaning of an answer depends on, as JSON values."""
         return self._document.tree()
 
     def languages(self) -> Mapping[str, LanguageEntry]:
-        """The words by the languages' keys, in the order of the keys."""
+        """Return the words by the key of the language, in the order of the keys."""
         return MappingProxyType(dict(sorted(self._document.languages.items())))
 
     def find_words(self, language_tag: str) -> LanguageWords | None:
-        """The yes and the no to show in this language, or nothing, and then nobody can confirm in it."""
+        """Return the words to show in this language. None if it has no words; then users cannot confirm in it."""
         found = self._find(language_tag)
         if found is None:
             return None
@@ -129,9 +129,9 @@ class Lexicon:
         return self._unknown if found is None else found.parse(answer)
 
     def _find(self, language_tag: str) -> _Language | None:
-        """A script that the tag names must be the words' own; a region may choose between scripts, or is passed over.
+        """Find the words for a tag. A script in the tag must be that of the words. A region may select a script.
 
-        There is no way from one language to another, however near: what is a yes in one may be a no next door.
+        No other language is ever used, not even a similar one: the same word may mean the opposite there.
         """
         tag = read_tag(language_tag)
         if tag is None:
@@ -143,7 +143,7 @@ class Lexicon:
 
 @cache
 def load_lexicon() -> Lexicon:
-    """The shipped words."""
+    """Load the shipped words."""
     folder = files("remit.goals.confirmation") / "lexicon"
     names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".json"))
     words = {name.removesuffix(".json"): json.loads((folder / name).read_bytes()) for name in names}
@@ -151,17 +151,17 @@ def load_lexicon() -> Lexicon:
 
 
 def _readings(key: str, entry: LanguageEntry) -> Mapping[str, ParsedConfirmation]:
-    """Each word's form with what it is read as. A form stands for one word only, in one list."""
+    """Return the meaning by the normalised form of each word. A form belongs to one word in one list."""
     if entry.yes not in entry.affirmative or entry.no not in entry.refusal:
-        _refuse(key, "the yes or the no to show is not in its list")
+        _refuse(key, "the word to show is not in its own list")
     readings: dict[str, ParsedConfirmation] = {}
     for (verdict, why), words in _lists(entry):
         for word in words:
             if not is_normalised(word):
-                _refuse(key, "a word is not in lower case, or has characters that no answer is compared by")
+                _refuse(key, "a word is not in lower case, or has characters that normalising removes or refuses")
             form = normalise_answer(word, entry.folding)
             if form in readings:
-                _refuse(key, "a word is there twice, or in two lists")
+                _refuse(key, "a word is listed twice, or in two lists")
             token = None if verdict == "AMBIGUOUS" else word
             readings[form] = ParsedConfirmation(verdict, token, key, why)
     return MappingProxyType(readings)
@@ -173,7 +173,7 @@ def _lists(entry: LanguageEntry) -> Iterator[tuple[tuple[Verdict, str], tuple[st
 
 
 def _names(key: str, entry: LanguageEntry) -> set[str]:
-    """Every language code by which these words are known: that of the key, and those of the tags."""
+    """Return every language code of these words: that of the key, and those of the tags."""
     return {name.partition("-")[0] for name in (key, *entry.tags)}
 
 
@@ -186,5 +186,5 @@ def _refuse(key: str, what: str) -> NoReturn:
         Reason.MALFORMED,
         f"the confirmation lexicon contradicts itself: {what}",
         where=f"language {key}",
-        next_step="Correct the words of this language, or use the lexicon that is shipped.",
+        next_step="Correct the words of this language, or use the shipped lexicon.",
     )

@@ -1,15 +1,16 @@
-"""The Finder: from what a user said to exactly one packet. Embedded and deterministic.
+"""The Finder: makes exactly one packet from the text of a user. Embedded and deterministic.
 
-Same text, language, thread and catalogue: same packet, byte for byte, on any machine. No clock, no chance, no network,
-no floating-point arithmetic. Only phrases of the text's own language count, and of those that it is a kind of (`de` for
-`de-AT`); another language is never tried. The Finder grants nothing: it says what was meant, and the gates decide.
+The same text, language, thread and catalogue give the same packet, byte for byte, on any machine. It uses no clock, no
+random numbers, no network and no floating-point arithmetic. It uses only phrases of the text's own language and of the
+language that contains it (`de` for `de-AT`), and never tries another language. The Finder grants nothing: it identifies
+the simulation, and the gates decide.
 
-1. A text that cannot be read is refused.
-2. In a thread, the text is the answer to the question that was asked last, and nothing else.
-3. Otherwise each simulation, in whatever state, gets the score of its best phrase; those below the threshold are out.
-4. The first in order (score, ACTIVE before others, id) is meant. If a field is open, its question is asked: word for
-   word as the catalogue has it for the language, one at a time, the first in the catalogue's order.
-5. Two that fit equally well are not chosen between: a match shows their equal scores, an open field is refused.
+1. It refuses a text that cannot be read.
+2. In a thread, the text is the answer to the last question, and nothing else.
+3. Otherwise each simulation, in any state, gets the score of its best phrase. Those below the threshold are excluded.
+4. It selects the first in order (score, ACTIVE before others, id). If a field is open, it asks the question of that
+   field: exactly as the catalogue has it for the language, one at a time, the first in the catalogue's order.
+5. It does not choose between two with equal scores. A match contains both scores; with an open field it refuses.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,7 @@ MAX_INTENT: Final = 200
 
 
 class Finder(Protocol):
-    """Anything that returns a packet. What it says is checked against the catalogue before it counts."""
+    """An object that returns a packet. The gates check every packet against the catalogue before they use it."""
 
     @property
     def version(self) -> str: ...
@@ -62,7 +63,7 @@ class Finder(Protocol):
 
 
 class FinderCache(TTLCache[str, CompiledCatalogue]):
-    """Phrases made ready, by the ref of their catalogue: no state, no policy, nothing that a gate looks at."""
+    """A cache of compiled phrases, by the reference of their catalogue. It has no data that a gate uses."""
 
     def __init__(self, most: int = 32, seconds: float = 300, **paired: Any) -> None:
         super().__init__(most, seconds, **paired)
@@ -78,7 +79,7 @@ class _PhraseMatch:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedFinder:
-    """`bonus` is what was learned, by simulation: it moves what fits anyway by at most 500, and makes nothing fit."""
+    """The embedded Finder. `bonus` has learned points by simulation: they move the score of a match by at most 500."""
 
     bonus: Mapping[str, int] = field(default_factory=dict)
     cache: FinderCache = field(default_factory=FinderCache, compare=False)
@@ -92,13 +93,13 @@ class EmbeddedFinder:
         return self.find_with_proof(request, catalogue)[0]
 
     def find_with_proof(self, request: Utterance, catalogue: Catalogue) -> tuple[Packet, dict[str, Any]]:
-        """The packet, and the document that its `proof_ref` is the digest of."""
+        """Return the packet and its proof document. `proof_ref` in the packet is the digest of that document."""
         if request.tenant_id != catalogue.tenant_id:
             raise RefusedError(
                 Reason.BINDING_MISMATCH,
-                "the catalogue is another tenant's",
+                "the catalogue belongs to another tenant",
                 where=f"correlation {request.correlation_id}",
-                next_step="Ask with the catalogue of the user's own tenant.",
+                next_step="Use the catalogue of the user's own tenant.",
             )
         return seal_packet(request, catalogue.ref, self.version, self._decide(request, catalogue))
 
@@ -115,7 +116,7 @@ class EmbeddedFinder:
         return self._search(request.language_tag, reading, catalogue)
 
     def nearest(self, language_tag: str, utterance: str, catalogue: Catalogue) -> tuple[Near, ...]:
-        """What may have been meant where nothing was found: to be shown. No packet ever holds it."""
+        """Return suggestions to display when nothing was found. No packet contains them."""
         return nearest(catalogue, self._compiled_catalogue(catalogue), language_tag, utterance)
 
     def _compiled_catalogue(self, catalogue: Catalogue) -> CompiledCatalogue:
@@ -159,7 +160,7 @@ class EmbeddedFinder:
 
 
 def intent_of(reading: Reading) -> str:
-    """What was wanted, for those who may build it: masked, in one form, short."""
+    """Return a short, masked and normalised form of the request, for the developers of simulations."""
     return fold(mask_text(reading.text)[:MAX_INTENT])[:MAX_INTENT].strip() or "?"
 
 
@@ -174,7 +175,7 @@ def _order(match: _PhraseMatch) -> tuple[int, bool, str]:
 def _best_match(
     entry: CatalogueEntry, compiled: CompiledSimulation, utterance: ParsedUtterance, language: str
 ) -> _PhraseMatch | None:
-    """The phrase of the simulation that the text fits best, if it fits one at all."""
+    """Return the match with the best phrase of the simulation, or None if no phrase reaches the threshold."""
     simulation = entry.simulation
     likely = [
         phrase
@@ -200,14 +201,14 @@ def _best_match(
 def _nearness(phrase: CompiledPhrase, plain: Gathered, words: tuple[str, ...], rest: Reading, language: str) -> int:
     filled = sum(name in plain.values for name in phrase.slots)
     if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(words)) < THRESHOLD:
-        return 0  # so much more was said that it does not matter what
+        return 0  # too many other words for any match
     if contains_negation(language, words, rest.folded, phrase.words, "".join(phrase.chunks)):
         return 0
     return score_phrase(phrase.words, len(phrase.slots), words, filled)
 
 
 def _leave_negations_open(simulation: Simulation, language: str, gathered: Gathered) -> None:
-    """`refund order never` names no order: where any word could stand, a negation is not taken for a name."""
+    """Leave an identifier open if its value is a negation: `refund order never` names no order."""
     for name, spec in simulation.fields.items():
         value = gathered.values.get(name)
         if spec.type == "identifier" and isinstance(value, str) and negates(language, fold(value)):
@@ -216,7 +217,7 @@ def _leave_negations_open(simulation: Simulation, language: str, gathered: Gathe
 
 
 def _first_open(simulation: Simulation, gathered: Gathered) -> str:
-    """The first that is missing; also an optional one that was given and cannot be read: it was meant to count."""
+    """Return the first open field: a missing one, or one (even optional) whose given value cannot be read."""
     return next(
         (
             name
@@ -228,7 +229,7 @@ def _first_open(simulation: Simulation, gathered: Gathered) -> str:
 
 
 def _read_answer(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
-    """The answer to a question. The values before it are looked at again: the catalogue may have changed since."""
+    """Read the answer to a question. Earlier values are checked again, because the catalogue may have changed."""
     entry = catalogue.find(thread.simulation_id)
     if entry is None or thread.awaiting not in entry.simulation.fields:
         return PacketDraft("refuse", reason_code="CLARIFY_STALE")

@@ -1,7 +1,7 @@
-"""Words that turn a wish round: with one of them in it, a text that only resembles a phrase is no wish for it.
+"""Negation words. A text that is only similar to a phrase, and contains one of them, is not a match.
 
-Not complete, and not meant to be the guard: whatever changes something is confirmed by the user, in his own words. This
-spares him the question. A phrase that has such a word itself may be said with it.
+The lists are incomplete, and are not the protection: the user confirms every change. They save the user an unnecessary
+question. A phrase that contains such a word itself matches texts with that word.
 """
 
 from collections.abc import Sequence
@@ -63,9 +63,9 @@ _PARTS: Final[dict[str, str]] = {
 def contains_negation(
     language: str, words: Sequence[str], utterance: str, phrase: Sequence[str], phrase_text: str
 ) -> bool:
-    """Whether a text holds a negation of this language (`de`, not `de-AT`) beyond those of the phrase itself.
+    """Tell whether a text has a negation of this language (`de`, not `de-AT`) that the phrase does not have.
 
-    `words` and `phrase` are the words, `utterance` and `phrase_text` the folded texts, for scripts without spaces.
+    `words` and `phrase` are lists of words. `utterance` and `phrase_text` are folded texts, for scripts without spaces.
     """
     negations = _negations(language)
     if any(word in negations and word not in phrase for word in words):

@@ -1,4 +1,4 @@
-"""What was found, put into one of the four packets, with its proof. Ids and keys are digests of what was asked."""
+"""Builds one of the four packets, with its proof, from the Finder's result. Ids and keys are digests of the request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ Packet = SimulationMatchPacket | ClarifyPacket | RefusePacket | MissingSimulatio
 
 @dataclass(frozen=True, slots=True)
 class ThreadState:
-    """Where a thread stands after a question: for which simulation, what is known, what was asked, how often."""
+    """The state of a thread after a question: simulation, known values, open field, and number of questions."""
 
     simulation_id: str
     fields: Mapping[str, JsonValue]
@@ -32,7 +32,7 @@ class ThreadState:
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What a user said, in which language, and the question that it answers, if it answers one."""
+    """The text of a user with its language, and the question that it answers if there is one."""
 
     correlation_id: str
     tenant_id: str
@@ -45,7 +45,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class PacketDraft:
-    """A decision of the Finder, before it is given its ids."""
+    """A result of the Finder without its ids."""
 
     outcome: Literal["match", "clarify", "refuse", "missing"]
     considered: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
@@ -61,7 +61,7 @@ class PacketDraft:
 def seal_packet(
     request: Utterance, catalogue_ref: str, version: str, draft: PacketDraft
 ) -> tuple[Packet, dict[str, Any]]:
-    """The packet and its proof. The utterance is in neither, but for the masked intent of a gap."""
+    """Build the packet and its proof. They do not contain the utterance, except for the masked intent of a gap."""
     proof = _proof(request, catalogue_ref, version, draft)
     request_tree = {name: proof[name] for name in _REQUEST}
     tree = {
@@ -78,7 +78,11 @@ def seal_packet(
 
 
 def after_clarify(packet: ClarifyPacket, proof: Mapping[str, Any]) -> ThreadState:
-    """What the next cycle of the thread starts from. The packet has no room for it, so it stands in the proof."""
+    """Return the state for the next cycle of the thread. The packet cannot contain it, so it is in the proof.
+
+    Raises:
+        RefusedError: The proof is not the one of this question.
+    """
     if digest(dict(proof)) != packet.proof_ref:
         raise _wrong_proof_error(packet)
     stored = FinderProof.from_tree(dict(proof), source="the proof of a question")
@@ -135,7 +139,7 @@ def _proof(request: Utterance, catalogue_ref: str, version: str, draft: PacketDr
 
 
 def _text_digest(text: str) -> str:
-    # Half a surrogate pair has no canonical form, and a refusal needs its proof too.
+    # Half a surrogate pair has no canonical form, but the refusal of such a text needs a proof too.
     return digest({"utterance": text.encode("utf-8", "backslashreplace").decode()})
 
 
@@ -155,7 +159,7 @@ def _thread_digest(thread: ThreadState | None) -> str | None:
 def _wrong_proof_error(packet: ClarifyPacket) -> RefusedError:
     return RefusedError(
         Reason.EVIDENCE_INVALID,
-        "this is not the proof of the question that was asked",
+        "this is not the proof of the question",
         where=f"packet {packet.packet_id}",
-        next_step="Ask anew, in a new thread.",
+        next_step="Ask again, in a new thread.",
     )

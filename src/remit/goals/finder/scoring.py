@@ -1,4 +1,4 @@
-"""How well a text fits a phrase, in ten-thousandths. Integers only: the same on every machine. Pure."""
+"""Scores the similarity of a text and a phrase, in ten-thousandths. Integers only: the same on every machine. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,9 +13,9 @@ _EXTRA_WORD_WEIGHT: Final = 2
 
 
 def score_phrase(phrase: Sequence[str], slots: int, user_words: Sequence[str], filled: int) -> int:
-    """Twice what both have in common, by what each has: words in their order, and places with a value.
+    """Return twice the common weight divided by the weights of both: words in the same order, and filled placeholders.
 
-    A word beyond the phrase weighs half: people are polite, and catalogues are short.
+    A word that the phrase does not have has half the weight, because users write more words than catalogues.
     """
     shared = longest_common(phrase, user_words)
     common = _WORD_WEIGHT * shared + _SLOT_WEIGHT * filled
@@ -25,7 +25,7 @@ def score_phrase(phrase: Sequence[str], slots: int, user_words: Sequence[str], f
 
 
 def best_possible(phrase: Sequence[str], slots: int, user_words: frozenset[str], beyond: int = 0) -> int:
-    """No text with these words, and so many `beyond` them, can score more: what is below need not be looked at."""
+    """Return an upper bound of the score for a text that has these words, and `beyond` words in total."""
     shared = sum(word in user_words for word in phrase)
     common = _WORD_WEIGHT * shared + _SLOT_WEIGHT * slots
     phrase_weight = _WORD_WEIGHT * len(phrase) + _SLOT_WEIGHT * slots
@@ -33,7 +33,7 @@ def best_possible(phrase: Sequence[str], slots: int, user_words: frozenset[str],
 
 
 def longest_common(one: Sequence[str], two: Sequence[str]) -> int:
-    """How many words both have in the same order."""
+    """Return the number of words that both have in the same order."""
     before = [0] * (len(one) + 1)
     for word in two:
         now = [0]

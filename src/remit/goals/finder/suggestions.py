@@ -1,7 +1,8 @@
-"""What somebody may have meant, where the Finder found nothing: shown to him, chosen by nobody. Pure.
+"""Suggestions for a user when the Finder finds nothing. They are only displayed; Remit never acts on one. Pure.
 
-More is near here than could ever be done: words in any order, with a letter wrong, in another language. So it is only
-shown, with a phrase that he can say; the Finder, the decision and the ledger know nothing of it.
+The search is more tolerant than the Finder: it accepts words in any order, with a wrong letter, or in another language.
+So a suggestion is only displayed, with a phrase that the user can enter. The Finder, the decision and the ledger do not
+use it.
 """
 
 from typing import Final, NamedTuple
@@ -17,13 +18,11 @@ MOST: Final = 3
 NEAR: Final = 4_000
 MOST_WORDS: Final = 100
 _TELLING: Final = 4
-"""Letters of a word that may say by itself what is meant; shorter ones are mostly articles."""
+"""The minimum number of letters of a significant word. Shorter words are mostly articles."""
 
 
 class Near(NamedTuple):
-    """A simulation that could be meant: its title, how to say it in the user's language if it can be said in that, and
-    the languages in which it can be said.
-    """
+    """A suggested simulation: its title, a phrase in the user's language if there is one, and its languages."""
 
     simulation_id: str
     title: str
@@ -32,7 +31,7 @@ class Near(NamedTuple):
 
 
 def nearest(catalogue: Catalogue, compiled: CompiledCatalogue, language_tag: str, utterance: str) -> tuple[Near, ...]:
-    """Of the ACTIVE ones of this catalogue, the nearest first; of equals, those that can be said in his language."""
+    """Return the nearest ACTIVE simulations, best first. Of equals, those with a phrase in the user's language."""
     if len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
         return ()
     scores = _scores(compiled, split_words(read(utterance).folded)[:MOST_WORDS])
@@ -46,7 +45,7 @@ def nearest(catalogue: Catalogue, compiled: CompiledCatalogue, language_tag: str
 
 
 def _scores(compiled: CompiledCatalogue, user_words: tuple[str, ...]) -> dict[str, int]:
-    """By simulation, how near its nearest phrase is, in whatever language."""
+    """Return the score of the nearest phrase of each simulation, in any language."""
     nearby: dict[str, bool] = {}
     scores: dict[str, int] = {}
     for each in (one for listed in compiled.simulations.values() for one in listed):
@@ -64,12 +63,12 @@ def _nearness(phrase: tuple[str, ...], matched: frozenset[str], user_words: int)
 
 
 def _is_significant(word: str) -> bool:
-    """Where there are capitals, words are long, and short ones say little; elsewhere two signs may be a whole word."""
+    """Tell whether a word is significant. Scripts with capitals need long words; in others two signs may be a word."""
     return len(word) >= _TELLING or is_without_spaces(word[0]) or (len(word) > 1 and word.upper() == word)
 
 
 def _is_nearly(one: str, two: str) -> bool:
-    """The same word, or one letter of it left out, put in, exchanged or swapped with the next."""
+    """Tell whether two words are equal, or differ by one letter that is missing, added, replaced or swapped."""
     if one == two:
         return True
     if min(len(one), len(two)) < _TELLING or abs(len(one) - len(two)) > 1:

@@ -1,6 +1,6 @@
-"""Why a question is asked although something was said: for the user's eyes, beside the question, which stays as it is.
+"""Explains why the Finder asks for a field although the user gave a value. The text is shown beside the question.
 
-Looks again at what the Finder looked at, decides nothing, and is kept nowhere. Pure.
+It reads the same text as the Finder, decides nothing, and is not stored. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,8 +20,8 @@ from remit.goals.finder.values import ParsedUtterance, gather_pairs, parse_pairs
 from remit.masking import mask_json, mask_text
 
 MAX_QUOTED: Final = 60
-SEVERAL: Final = "more than one value could be meant"
-NEGATED: Final = "this could also mean that it is not wanted"
+SEVERAL: Final = "your text contains more than one possible value"
+NEGATED: Final = "this may also be a negation"
 
 
 def explain_unread_field(
@@ -33,10 +33,10 @@ def explain_unread_field(
     answers: bool,
     known: Mapping[str, JsonValue] = MappingProxyType({}),
 ) -> str:
-    """What is wrong with what was said for this field; empty if nothing was said for it, or nothing is wrong.
+    """Return the problem of the value that the user gave for a field. Empty if they gave none, or it has no problem.
 
-    `answers` says that the words answer a question about this very field, and do not begin a goal; `known` are the
-    values of the other fields, which are not meant for this one.
+    `answers`: the text answers a question about this field, and does not start a goal. `known`: the values of the other
+    fields, which do not belong to this one.
     """
     spec = simulation.fields.get(name)
     if spec is None or len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
@@ -66,13 +66,13 @@ def _different(spec: FieldSpec, reading: Reading) -> set[str]:
 
 
 def _answer(simulation: Simulation, reading: Reading) -> Iterator[str]:
-    """All of it, but for values of other fields that were given along."""
+    """Yield the whole answer without the values of other fields in it."""
     rest = without(reading, gather_pairs(simulation, parse_pairs(reading)).spans)
     yield rest.text
 
 
 def _placed(simulation: Simulation, name: str, languages: tuple[str, ...], reading: Reading) -> Iterator[str]:
-    """What stands where a phrase has the field: in its very place, or right after the word before it."""
+    """Yield the texts at the position of the field in a phrase: in its place, or right after the word before it."""
     phrases = [
         compile_phrase(simulation, phrase)
         for tag, listed in simulation.phrases.items()
@@ -98,10 +98,10 @@ def _text_in_slot(phrase: CompiledPhrase, name: str, reading: Reading) -> str:
 
 
 def _quote_problem(problem: str, name: str, quoted: str, utterance: str) -> str:
-    """With the words themselves, unless anything in the utterance or the name of the field speaks of a secret."""
+    """Add the quoted value to the problem, unless the text or the name of the field looks like a secret."""
     if not problem:
         return ""
     field_value = {name: quoted}
     is_plain = mask_text(utterance) == utterance and mask_json(field_value) == field_value
-    quotation = f"“{quoted}”" if is_plain and len(quoted) <= MAX_QUOTED else "What was said for it"
+    quotation = f"“{quoted}”" if is_plain and len(quoted) <= MAX_QUOTED else "The value that you gave"
     return f"{quotation} {problem.removeprefix('this ')}" if problem.startswith("this ") else f"{quotation}: {problem}"

@@ -1,6 +1,7 @@
-"""Values in what a user said: given as `field=value`, standing in a place of the phrase, or plain to see. Pure.
+"""Finds field values in the text of a user: pairs like `field=value`, values in a phrase, and evident values. Pure.
 
-Nothing is guessed: where two values could be meant, or one by two fields, the field stays open and is asked for.
+It never guesses. If a field has two possible values, or a value two possible fields, the field stays open and the user
+is asked.
 """
 
 import re
@@ -30,9 +31,9 @@ _PAIR: Final = re.compile(
     r"(?:(?<=[ ,;])|^)(?P<name>[a-z][a-z0-9_]{0,39})=(?:\"(?P<quoted>[^\"]*)\"|(?P<bare>[^ \"]+))"
 )
 _QUOTED: Final = re.compile(r"\"([^\"]+)\"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」")
-# From the plainest to what nearly every word could be.
+# From the most specific type to the types that match nearly every word.
 _ORDER: Final = ("email", "date", "amount", "path", "choice", "integer", "identifier", "text")
-# A number may be either.
+# A number may be of either type.
 _FAMILY: Final = {"integer": "number", "identifier": "number"}
 _EXTENSION: Final = re.compile(r".*[A-Za-z].*\.[A-Za-z0-9]{1,5}")
 
@@ -43,7 +44,7 @@ Found = tuple[int, int, JsonValue]
 
 @dataclass(slots=True)
 class Gathered:
-    """Values by field; fields that were given and cannot be read (`unclear`); and the places that values stand in."""
+    """Values by field, fields whose given value cannot be read (`unclear`), and the positions of the values."""
 
     values: dict[str, JsonValue] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
@@ -53,7 +54,7 @@ class Gathered:
         return Gathered(dict(self.values), set(self.unclear), list(self.spans))
 
     def add(self, simulation: Simulation, name: str, text: str) -> None:
-        """A value that was plainly meant for this field. A second one that differs makes it unclear."""
+        """Add a value that belongs to this field. A second, different value makes the field unclear."""
         value = read_text(simulation.fields[name], text)
         if value is None or self.values.get(name, value) != value:
             self.values.pop(name, None)
@@ -74,7 +75,7 @@ class FieldCandidate:
 
 
 class ParsedUtterance:
-    """A text taken apart, once for all simulations: its words, its pairs, and the values of each type in it."""
+    """The parts of a text, computed once for all simulations: its words, its pairs, and its values of each type."""
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
@@ -85,7 +86,7 @@ class ParsedUtterance:
         self._values: dict[str, list[Found]] = {}
 
     def values(self, spec: FieldSpec) -> list[Found]:
-        """What is plainly a value of this field. Fields that take the same values share the answer."""
+        """Return the evident values for this field. Fields with the same definition share the result."""
         key = spec.model_dump_json(exclude={"question", "optional"})
         if key not in self._values:
             self._values[key] = _plain_values(spec, self.reading, self._tokens)
@@ -104,7 +105,7 @@ def parse_pairs(reading: Reading) -> tuple[FieldCandidate, ...]:
 
 
 def gather_pairs(simulation: Simulation, pairs: Iterable[FieldCandidate]) -> Gathered:
-    """Those whose name is a field of the simulation."""
+    """Gather the pairs whose name is a field of the simulation."""
     gathered = Gathered()
     for pair in pairs:
         if pair.name in simulation.fields:
@@ -116,7 +117,7 @@ def gather_pairs(simulation: Simulation, pairs: Iterable[FieldCandidate]) -> Gat
 def gather_slots(
     simulation: Simulation, phrase: CompiledPhrase, reading: Reading, gathered: Gathered
 ) -> Gathered | None:
-    """If the text is exactly the phrase, also the values in its places."""
+    """If the text is exactly the phrase, add the values of its placeholders. Otherwise return None."""
     if not all(chunk in reading.folded for chunk in phrase.chunks):
         return None
     found = phrase.exact.fullmatch(reading.folded)
@@ -132,7 +133,7 @@ def gather_slots(
 def gather_plain_values(
     simulation: Simulation, before: Mapping[str, frozenset[str]], utterance: ParsedUtterance, gathered: Gathered
 ) -> Gathered:
-    """Also what is plain to see: a value right after the word before its place, or the only one of its kind."""
+    """Add evident values: a value right after the word before its placeholder, or the only value of its type."""
     more = gathered.copy()
     for kind in _ORDER:
         for name in simulation.field_order:
@@ -142,7 +143,7 @@ def gather_plain_values(
 
 
 def only_value(spec: FieldSpec, text: str) -> JsonValue:
-    """The one value of this type in an answer; None if there is none, or more."""
+    """Return the only value of this type in an answer. None if there is no value, or more than one."""
     values = [value for _, _, value in ParsedUtterance(read(text)).values(spec)]
     return values[0] if values and all(value == values[0] for value in values) else None
 
@@ -165,7 +166,7 @@ def _gather_field(
     after = [each for each in found if word_before(utterance.reading, each[0]) in words_before]
     chosen = after if len(after) == 1 else found
     if _is_one_too_many(simulation, name, [value for _, _, value in found], gathered):
-        return  # two values for one place: the user is asked which
+        return  # two values for one field: the user is asked
     if len(chosen) != 1 or (chosen is found and _is_contested(simulation, name, gathered)):
         return
     start, end, value = chosen[0]
@@ -174,14 +175,14 @@ def _gather_field(
 
 
 def _is_one_too_many(simulation: Simulation, name: str, values: list[JsonValue], gathered: Gathered) -> bool:
-    """Whether more different values were said than fields are open that could mean them."""
+    """Tell whether the text has more different values than open fields that could have them."""
     family = _family(simulation.fields[name])
     open_ones = [one for one, spec in simulation.fields.items() if _family(spec) == family and _is_open(one, gathered)]
     return len({digest(value) for value in values}) > len(open_ones)
 
 
 def _is_contested(simulation: Simulation, name: str, gathered: Gathered) -> bool:
-    """Whether another open field could mean the same value."""
+    """Tell whether another open field could have the same value."""
     family = _family(simulation.fields[name])
     return any(
         other != name and _family(spec) == family and _is_open(other, gathered)
@@ -215,7 +216,7 @@ def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[TextToken, ..
 
 
 def _apart(found: list[Found]) -> list[Found]:
-    """`EUR 5 EUR` could be read in two ways, and then neither counts."""
+    """Drop overlapping values: `EUR 5 EUR` can be read in two ways, so neither is used."""
     overlapping = any(one is not two and one[0] < two[1] and two[0] < one[1] for one in found for two in found)
     return [] if overlapping else found
 
@@ -230,7 +231,7 @@ def _inside(match: re.Match[str]) -> str:
 
 
 def _looks_like(spec: FieldSpec, text: str) -> bool:
-    """A plain word is no identifier, and a number no path, unless it stands where one belongs."""
+    """Tell whether a text is evidently a value of this type. An identifier needs a digit, for example."""
     if spec.type == "identifier":
         return any(char in "0123456789" for char in text)
     if spec.type == "path":
@@ -248,7 +249,7 @@ def _choices(spec: ChoiceField, reading: Reading) -> list[Found]:
             if _is_edge(reading.folded, start - 1, wanted[0]) and _is_edge(reading.folded, end, wanted[-1]):
                 found.append((reading.origin[start], reading.origin[end], choice))
             start = reading.folded.find(wanted, end)
-    # `next day` holds `day`: the longer one is meant.
+    # `next day` contains `day`: the longer choice is used.
     return [
         one
         for one in found
