@@ -1,6 +1,6 @@
-"""Who asks, in the transaction of a decision about a goal: looked at once more, and recorded with the first one.
+"""Checks the caller again in the transaction of each decision about a goal, and records the caller with the first one.
 
-A decision takes its time. Whoever was removed, or whose token was revoked, meanwhile decides nothing any more.
+A decision takes time. A person who is removed meanwhile, or an agent whose token is revoked, can no longer decide.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Run = Callable[[Job[Reply]], Reply]
 
 
 class ActorCheck:
-    """Of one request about one goal. Called in the transaction; see `remit.goals.core.TransactionHook`."""
+    """The check of one request about one goal. It is called in the transaction (`remit.goals.core.TransactionHook`)."""
 
     def __init__(self, caller: Caller, tenant_id: str, correlation_id: str) -> None:
         self._caller = caller
@@ -35,11 +35,11 @@ class ActorCheck:
             raise
 
     def wrap(self, run: Run) -> Run:
-        """With a refusal of the caller told as that."""
+        """Return a function that runs `run` and then checks its reply with `check_reply`."""
         return lambda job: self.check_reply(run(job))
 
     def check_reply(self, reply: Reply) -> Reply:
-        """A refusal of the caller, raised as that: the core takes it for one of the goal."""
+        """Return the reply, or raise the refusal of the caller. The core treats that refusal as one of the goal."""
         if self._refusal is not None:
             raise self._refusal
         return reply

@@ -1,4 +1,4 @@
-"""What whoever asks at the goal door is answered: where the goal stands, what it waits for, and who can do what now."""
+"""Answers to callers of the goal service: the state of a goal, what it waits for, and the next steps."""
 
 from typing import Final, NamedTuple
 
@@ -16,10 +16,10 @@ from remit.services.goals.reasons import explain_event
 from remit.services.goals.states import can_undo, state_of, waiting_for
 
 _ABANDONED_EVENTS: Final = frozenset({"", "ACCESS_ALLOWED"})
-"""Let through and not begun. Told where nobody here is at work on it: whoever was has died before he began."""
+"""Events of a goal that was allowed and not started. If no process works on it, its process died before the start."""
 _RESUME_STEPS: Final = (
-    "It was let through, and whoever was at work on it ended before it was begun.",
-    "Go on with it, or ask the same again under the same id: nothing is done twice.",
+    "The goal was allowed, but its process ended before the action started.",
+    "Continue the goal, or send the same request with the same id. Nothing is done twice.",
 )
 
 
@@ -70,7 +70,7 @@ class GoalAnswers:
         )
 
     def _explain(self, caller: Caller, reply: Reply) -> str:
-        """To an agent, the gate's own reason; people hear more, since they may see the record anyway."""
+        """Return the gate's reason for an agent. People get more details, because they may read the ledger anyway."""
         if not isinstance(caller, AgentCaller):
             return build_hints(self._context.workspace, reply, None).why
         goal, workspace = reply.goal, self._context.workspace
@@ -79,7 +79,7 @@ class GoalAnswers:
             return explain_event(connection, lambda: workspace.keyring, *names).why
 
     def read_recovered_status(self, tenant: str, correlation_id: str) -> GoalStatus | None:
-        """The same as `read_status`; but what a process that died had dispatched is settled first."""
+        """Read the status of a goal. If its process died after the dispatch, the goal is recovered first."""
         now = self.read_status(tenant, correlation_id)
         if now is None or now.event != "DISPATCHED":
             return now
@@ -97,7 +97,11 @@ class GoalAnswers:
 
 
 def find_user(caller: Caller) -> User:
-    """For whom somebody asks at the goal door."""
+    """Return the user for whom a caller requests goals.
+
+    Raises:
+        RefusedError: The token or the person has no user.
+    """
     if isinstance(caller, AgentCaller):
         limits = caller.token.constraints
         if limits.user is not None and limits.tenant is not None:
@@ -106,15 +110,15 @@ def find_user(caller: Caller) -> User:
             Reason.CONSTRAINT_VIOLATED,
             "this token names no user for whom its agent may ask",
             where="constraints.user",
-            next_step="Have one issued that does: remit token issue --cap goal.ask --user USER --tenant TENANT",
+            next_step="Have a token with a user issued: remit token issue --cap goal.ask --user USER --tenant TENANT",
         )
     if caller.user is not None and caller.tenant is not None:
         return User(caller.user, caller.tenant)
     raise RefusedError(
         Reason.PERMISSION_DENIED,
-        "this person is no user of a tenant, so there is nobody to ask for",
+        "this person is not a user of any tenant, so they cannot request a goal",
         where="the caller",
-        next_step="An admin says who is which user: remit people invite NAME --user USER --tenant TENANT",
+        next_step="An admin can invite the person as a user: remit people invite NAME --user USER --tenant TENANT",
     )
 
 
@@ -132,12 +136,15 @@ def build_running_answer(tenant: str, correlation_id: str, now: GoalStatus | Non
 
 def _next_steps(waits: WaitingFor | None, *, is_under_way: bool) -> tuple[str, ...]:
     if is_under_way:
-        return ("Look at it by its id in a moment; if nothing moves: remit recover",)
+        return ("Read the goal by its id in a moment. If its state does not change: remit recover",)
     match waits:
         case "confirmation":
-            return ("The user answers in the inbox; nobody can for him. Then look again by its id.",)
+            return ("The user has to answer in the inbox; no other person can. Then read the goal by its id.",)
         case "approval":
-            return ("Somebody else approves it in the inbox.", "Then go on with it, or ask the same under the same id.")
+            return (
+                "Another person has to approve it in the inbox.",
+                "Then continue the goal, or send the same request with the same id.",
+            )
         case "clarification":
             return ("Ask again with the answer, and this id as reply_to.",)
     return ()

@@ -1,7 +1,6 @@
-"""Goals that wait for a person: for somebody else's approval, or for the user's own yes.
+"""Goals that wait for a person: for the approval of another person, or for the confirmation of the user.
 
-What a person is shown is made from the catalogue, the packet and the policy's answer, as they were recorded: an agent
-words none of it.
+The text for the person is made from the recorded catalogue, packet and policy decision. An agent writes none of it.
 """
 
 import shlex
@@ -24,24 +23,24 @@ from remit.workspace.workspace import Workspace
 
 MAX_CONFIRMATIONS: Final = 200
 MAX_WAITING_PER_AGENT: Final = 20
-"""Goals of one agent that wait for somebody's answer."""
+"""The most goals of one agent that may wait for a person."""
 CONFIRMATION: Final = "CONFIRMATION_REQUESTED"
 APPROVAL: Final = "APPROVAL_REQUESTED"
 
 
 def list_waiting_goals(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
-    """Of one tenant, or of all; the newest first; without those whose time is over, which nobody can approve."""
+    """List the goals of one tenant, or of all, that wait for an approval and are not expired. The newest come first."""
     now = workspace.clock()
     since = render_time(now - APPROVAL_LIFE)
     with workspace.store.reading() as connection:
-        # By the record: a process that lives long knows the tenants of the configuration as it was.
+        # The tenants of the ledger, because the configuration in a long-lived process may be older.
         tenants = [tenant_id] if tenant_id is not None else list(tenants_in(connection))
         found = [
             read_goal_awaiting_approval(connection, lambda: workspace.keyring, tenant, correlation_id)
             for tenant in tenants
             for correlation_id in goals_with_event_since(connection, tenant, APPROVAL, since)
         ]
-        # What is dated later than its chain was asked for while the clock was ahead, and cannot be approved any more.
+        # A goal with a later time than its chain was requested while the clock was ahead. It cannot be approved.
         latest = {tenant: not_before_newest(connection, tenant, now) + CLOCK_TOLERANCE for tenant in tenants}
     return _newest_first(each for each in found if each is not None and _is_in_time(each, since, latest))
 
@@ -51,9 +50,9 @@ def _is_in_time(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -
 
 
 def list_unconfirmed_goals(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, GoalStatus]]:
-    """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands.
+    """List the goals that wait for the confirmation of this user: the correlation and the status of each.
 
-    Those that he asked for himself come first, so that no number of agents keeps him from them.
+    Goals that the user requested come before those of agents, so that many goals of agents cannot hide them.
     """
     since = render_time(workspace.clock() - ANSWER_LIFE)
     found: list[tuple[str, GoalStatus]] = []
@@ -69,8 +68,9 @@ def list_unconfirmed_goals(workspace: Workspace, tenant_id: str, user_id: str) -
 
 
 def require_goal_capacity(workspace: Workspace, tenant_id: str, requester: str, under_way: int) -> None:
-    """For one more goal of this agent, of which so many are under way: a user who is asked about everything stops
-    reading.
+    """Refuse one more goal of an agent if too many wait for a person or are in progress (`under_way`).
+
+    Users who are asked too often stop reading.
     """
     since = render_time(workspace.clock() - max(ANSWER_LIFE, APPROVAL_LIFE))
     with workspace.store.reading() as connection:
@@ -81,9 +81,9 @@ def require_goal_capacity(workspace: Workspace, tenant_id: str, requester: str, 
     if under_way + sum(by == requester for waiting in found for by in waiting.values()) >= MAX_WAITING_PER_AGENT:
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
-            f"{MAX_WAITING_PER_AGENT} goals that this agent asked for wait for somebody's answer already",
+            f"{MAX_WAITING_PER_AGENT} goals of this agent are already in progress or wait for a person",
             where=requester,
-            next_step="Have some answered first; after ten minutes a question is over.",
+            next_step="Wait until people have answered some of them, or until some have expired.",
         )
 
 
@@ -97,9 +97,9 @@ def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> W
     if found is None:
         raise RefusedError(
             Reason.TRANSITION_INVALID,
-            "this goal does not wait for an approval, or has its answer",
+            "this goal does not wait for an approval, or was already approved or denied",
             where=f"tenant {tenant}, correlation {correlation_id}",
-            next_step="See where it stands: "
+            next_step="To see its state: "
             f"remit ledger trace {shlex.quote(correlation_id)} --tenant {shlex.quote(tenant)}",
         )
     return found
@@ -115,8 +115,10 @@ def decide_goal(
     reason: str | None,
     as_user: str | None = None,
 ) -> WaitingGoal:
-    """What was answered, so that it can be told. The door itself says whether this person may: not for the user that he
-    is, `as_user`; and not to what he asked for himself, whoever he was then.
+    """Approve or deny a goal, and return it. `as_user` is the user that the person is, if any.
+
+    The person cannot approve a goal of that user (`GoalService.approve` checks this), nor decide a goal that they
+    requested, with any role.
     """
     found = require_waiting(workspace, tenant, correlation_id)
     with workspace.store.reading_pooled() as connection:
@@ -125,7 +127,7 @@ def decide_goal(
     if approved and found.problem:
         raise RefusedError(
             Reason.STATE_MISSING,
-            f"nobody can see what he would approve: {found.problem}",
+            f"the effect of this goal cannot be shown, so it cannot be approved: {found.problem}",
             where=f"correlation {correlation_id}",
             next_step="Deny it, and let the user ask again.",
         )
@@ -138,7 +140,7 @@ def decide_goal(
 
 
 def describe_goal(found: WaitingGoal) -> str:
-    """What would be done, in a line."""
+    """Describe the effect of a goal in one line."""
     filled = ", ".join(f"{name} = {value}" for name, value in sorted(found.fields.items()))
     title = f"{found.title} ({found.simulation_id} {found.version})" if found.title else found.simulation_id
     return f"{title}: {filled}" if filled else title

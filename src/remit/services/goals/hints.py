@@ -1,6 +1,6 @@
-"""What is told beside a goal's outcome: why, by which policies, what may have been meant, and what was over before.
+"""Hints beside the outcome of a goal: the reason, the deciding policies, and simulations that the user may have meant.
 
-Nothing of it is part of a decision, and nothing is chosen by it: a user reads it, and says what he wants.
+Hints are not part of a decision, and they choose nothing. The user reads them and may ask again.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Hints(NamedTuple):
 
 
 def build_hints(workspace: Workspace, reply: Reply, answered_field: str | None) -> Hints:
-    """`answered_field` is the field whose question the goal's words answer, if they answer one."""
+    """Build the hints of a reply. `answered_field` is the field whose question the goal's text answers, if any."""
     outcome = reply.outcome
     if outcome.reason_code == "CLARIFY_REQUIRED":
         return Hints(explain_clarification(workspace, reply, answered_field))
@@ -47,7 +47,7 @@ def build_hints(workspace: Workspace, reply: Reply, answered_field: str | None) 
 
 
 def explain_clarification(workspace: Workspace, reply: Reply, answered_field: str | None) -> str:
-    """Why what was said does not do for the field that is asked for. Empty if nothing was said for it."""
+    """Explain why the text of the user gives no valid value for the requested field. Empty if it names no value."""
     goal, packet = reply.goal, reply.goal.sim_finder_packet
     if not isinstance(packet, ClarifyPacket):
         return ""
@@ -66,13 +66,13 @@ def explain_clarification(workspace: Workspace, reply: Reply, answered_field: st
 
 
 def find_clarified_field(workspace: Workspace, tenant: str, user: str, correlation_id: str) -> str | None:
-    """The field that an earlier goal of the thread asked for."""
+    """Return the field that an earlier goal of the conversation asked for, if it asked for one."""
     packet = workspace.goals.stored_goal(correlation_id, user=user, tenant=tenant).sim_finder_packet
     return packet.field if isinstance(packet, ClarifyPacket) else None
 
 
 def _nearest(workspace: Workspace, reply: Reply) -> tuple[Near, ...]:
-    """Of what the goal's own tenant has now, and for its own users only."""
+    """Return the nearest simulations in the current catalogue of the tenant. Empty if the user is not of the tenant."""
     goal, finder = reply.goal, workspace.goals.finder
     try:
         if goal.user_id not in workspace.config.tenants[goal.tenant_id].users:
@@ -91,7 +91,7 @@ def _gate(workspace: Workspace, reply: Reply) -> Explained:
 
 
 def _refusal(workspace: Workspace, reply: Reply) -> str:
-    """The particulars that a user's text leaves out: whoever sits here may also see the ledger."""
+    """Return the details of a refusal that the text for the user omits. The reader here may also see the ledger."""
     goal, event = reply.goal, reply.outcome.audit_event_id
     with workspace.store.reading() as connection:
         for tenant in dict.fromkeys((goal.tenant_id, DEFAULT_TENANT)):
@@ -103,7 +103,7 @@ def _refusal(workspace: Workspace, reply: Reply) -> str:
 
 
 def _failure(payload: Mapping[str, Any]) -> str:
-    """What went wrong, in the words of the door that the simulation is bound to."""
+    """Return the error message of the operation that the simulation is bound to."""
     errors = payload.get("errors")
     error = errors[0] if isinstance(errors, list) and errors else payload.get("error")
     if error is None and isinstance(result := payload.get("result"), dict):

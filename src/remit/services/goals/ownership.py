@@ -1,4 +1,4 @@
-"""Which goals are whose: an agent goes on with, and sees, those that it asked for itself, for its token's user."""
+"""Ownership of goals: an agent sees and continues only the goals that it requested for the user of its token."""
 
 from remit.core.errors import Reason, RefusedError
 from remit.goals.status import GoalStatus, read_goal_status
@@ -10,19 +10,22 @@ from remit.workspace.workspace import Workspace
 
 
 class OwnedGoals:
-    """Of one workspace."""
+    """Checks the ownership of the goals of one workspace."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
     def require_new(self, caller: Caller, tenant: str, correlation_id: str, under_way: int = 0) -> None:
-        """That this id is free for the caller, and that he may have one more; `under_way`: not recorded yet."""
+        """Refuse an id that is not free for the caller, or one more goal if an agent has too many.
+
+        `under_way` is the number of the caller's goals that are in progress and not recorded yet.
+        """
         self.require_free(caller, tenant, correlation_id)
         if isinstance(caller, AgentCaller) and self._read_status(tenant, correlation_id) is None:
             require_goal_capacity(self._workspace, tenant, caller.id, under_way)
 
     def require_free(self, caller: Caller, tenant: str, correlation_id: str) -> None:
-        """To an agent, an id that stands for a goal must stand for its own: else it would be told what came of it."""
+        """Refuse an id of another caller's goal to an agent. Otherwise the agent would get the outcome of that goal."""
         if not isinstance(caller, AgentCaller) or self._read_status(tenant, correlation_id) is None:
             return
         with self._workspace.store.reading_pooled() as connection:
@@ -30,13 +33,13 @@ class OwnedGoals:
         if requester != caller.id:
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
-                "this correlation id stands for another goal",
+                "this correlation id belongs to another goal",
                 where=f"correlation {correlation_id}",
-                next_step="Leave it away, and one is made.",
+                next_step="Omit the id, and Remit makes a new one.",
             )
 
     def require(self, caller: Caller, user: User, correlation_id: str) -> GoalStatus:
-        """Of the same user; and to an agent, one that it asked for itself."""
+        """Return the status of a goal of this user. For an agent, it must be a goal that the agent requested."""
         now = self._read_status(user.tenant, correlation_id)
         if now is None or now.user_id != user.user:
             raise not_found_error("goal", correlation_id)
@@ -59,5 +62,5 @@ class OwnedGoals:
 
 
 def is_tenant_of(caller: Caller, tenant: str) -> bool:
-    """An agent has nothing to look for with other tenants than its token's."""
+    """Return whether a caller may access goals of a tenant. An agent may access only the tenant of its token."""
     return not isinstance(caller, AgentCaller) or tenant == caller.token.constraints.tenant

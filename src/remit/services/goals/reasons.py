@@ -1,4 +1,4 @@
-"""Why a gate said no, for whoever asks: what was kept of its decision and of the policies behind it. Reads only."""
+"""The reason why a gate stopped a goal, read from the stored decision and its policies. It changes nothing."""
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -13,7 +13,7 @@ from remit.ledger.documents import load_document
 from remit.store.connection import Connection
 
 STOPPING_EVENTS: Final = frozenset({"REFUSED", "APPROVAL_REQUESTED"})
-DENIED_REASON: Final = "somebody was asked to approve it, and said no"
+DENIED_REASON: Final = "a person was asked to approve it, and denied it"
 
 
 class DecidingPolicy(NamedTuple):
@@ -31,7 +31,10 @@ class Explained(NamedTuple):
 def explain_event(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str, event_id: str
 ) -> Explained:
-    """Of the goal's last event, if it is this one, and a gate's. What is lost is told by a replay, not here."""
+    """Explain the last event of a goal, if it is this one and a gate stopped the goal with it.
+
+    Empty otherwise, and if the stored documents are missing or invalid. A replay reports those.
+    """
     last = read_history(connection, keyring, tenant_id, correlation_id).last
     if last is None or last.row.event_id != event_id or last.row.event not in STOPPING_EVENTS:
         return Explained()
@@ -45,7 +48,7 @@ def explain_event(
 
 def _why(record: DecisionRecord, access: dict[str, Any]) -> str:
     if record.reason_code == "FINDER_REFUSED":
-        return ""  # its code is the Finder's own, and is told as such
+        return ""  # the reason code of the Finder is in the answer already
     needed = access.get("verdict") == "APPROVAL_REQUIRED"
     return DENIED_REASON if needed and record.approval == "DENIED" else record.why or ""
 
@@ -53,7 +56,7 @@ def _why(record: DecisionRecord, access: dict[str, Any]) -> str:
 def _rules(
     connection: Connection, tenant_id: str, record: DecisionRecord, access: dict[str, Any]
 ) -> tuple[DecidingPolicy, ...]:
-    """None where the policies let it through, and something else stopped it."""
+    """Return the deciding policies. Empty if the policies allowed the goal and something else stopped it."""
     names = [str(name) for name in access.get("policies", ())] if access.get("verdict") != "ALLOWED" else []
     if not names:
         return ()

@@ -1,7 +1,7 @@
-"""Goals at the desk: asked for a user, confirmed by that user and nobody else, looked at, and taken back.
+"""The service for goals: request a goal for a user, confirm it as that user, read its state, and roll it back.
 
-An agent asks for the user whom its token names; a person, for the user that he is. Who asked is recorded in the very
-transaction of the goal's first decision: an agent finds its own goals again, and has no claim on an id before that.
+An agent requests goals for the user of its token, a person for their own user. The caller is recorded in the
+transaction of the goal's first decision. From then on an agent finds its own goals, and before that it owns no id.
 """
 
 from dataclasses import asdict
@@ -31,7 +31,7 @@ MAX_LISTED: Final = 200
 
 
 class GoalPrompt(NamedTuple):
-    """A goal that waits for its user's yes: what would be done, the question in words, and who asked for it."""
+    """A goal that waits for the confirmation of its user: its effect, the question in words, and the requester."""
 
     tenant_id: str
     goal: WaitingGoal
@@ -54,7 +54,10 @@ class GoalRequestService:
         reply_to: str | None = None,
         wait: float = 0.0,
     ) -> GoalAnswer:
-        """From words to at most one effect. The same words under the same id go on where the goal stands."""
+        """Decide a request in plain words, and carry out at most one action for it.
+
+        The same words with the same id continue the goal in its current state.
+        """
         require(caller, Right.ASK)
         require_wait(wait)
         user = find_user(caller)
@@ -66,7 +69,7 @@ class GoalRequestService:
                 Reason.MALFORMED,
                 f"a goal has at most {MAX_TEXT:,} characters, and an id of 1 to 200 printable ones",
                 where="utterance, correlation_id",
-                next_step="Say it in fewer words; leave the id away, and one is made.",
+                next_step="Use fewer words. Omit the id, and Remit makes a new one.",
             )
         under_way = sum(
             job.owner == caller.id and job.key.startswith("goal:") for job in self._context.jobs.active_jobs()
@@ -89,7 +92,7 @@ class GoalRequestService:
         return self._start(caller, user, correlation, key, actor_check.wrap(run), wait)
 
     def resume(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
-        """With a goal of one's own that somebody else has approved meanwhile. Says no yes for anybody."""
+        """Continue a goal of the caller that another person has approved meanwhile. It confirms nothing."""
         require(caller, Right.ASK)
         require_wait(wait)
         user = find_user(caller)
@@ -97,7 +100,7 @@ class GoalRequestService:
         return self._submit_answer(caller, user, correlation_id, None, wait)
 
     def answer(self, caller: Caller, correlation_id: str, answer: str, wait: float = 30.0) -> GoalAnswer:
-        """The user's own yes or no, in words of his language. No agent can say it, and no other person."""
+        """Answer the question of a goal with the user's own words. No agent and no other person can do this."""
         require(caller, Right.CONFIRM)
         require_wait(wait)
         user = find_user(caller)
@@ -107,7 +110,7 @@ class GoalRequestService:
         return self._submit_answer(caller, user, correlation_id, answer, wait)
 
     def undo(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
-        """By a goal of its own, through all the same gates; its answer has an id of its own."""
+        """Roll a goal back with a new goal, which passes the same gates. The answer has the id of the new goal."""
         require(caller, Right.ASK)
         require_wait(wait)
         user = find_user(caller)
@@ -129,13 +132,13 @@ class GoalRequestService:
         return self._start(caller, user, undo_id, key, actor_check.wrap(run), wait)
 
     def get(self, caller: Caller, tenant: str, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
-        """Where a goal stands; nothing is moved by looking."""
+        """Return the state of a goal. If its process died after the dispatch, the goal is recovered first."""
         require(caller, Right.SEE_OWN)
         require_wait(wait)
         require_name("goal", tenant, correlation_id)
         job = self._context.jobs.find(_subject(tenant, correlation_id))
         if job is not None and job.owner == caller.id and is_tenant_of(caller, tenant):
-            job.wait(wait)  # nobody's yet, before its first decision; and whoever has it done may know that
+            job.wait(wait)  # before its first decision a goal has no owner, but the owner of the job may see the job
             if job.is_running and self._answers.read_status(tenant, correlation_id) is None:
                 return build_running_answer(tenant, correlation_id, None)
         self._owned_goals.require_visible(caller, tenant, correlation_id)
@@ -148,7 +151,7 @@ class GoalRequestService:
         return self._answers.build_answer(caller, reply)
 
     def list_goals(self, caller: Caller, tenant: str, limit: int = 50) -> list[GoalLine]:
-        """The goals of a tenant, the last one that moved first."""
+        """List the goals of a tenant. The one with the latest event comes first."""
         require(caller, Right.SEE)
         require_name("tenant", tenant)
         with self._context.workspace.store.reading() as connection:
@@ -156,7 +159,7 @@ class GoalRequestService:
         return [GoalLine(tenant_id=tenant, correlation_id=name, event=event, at=at) for name, event, at in rows]
 
     def read_utterance(self, caller: Caller, tenant: str, correlation_id: str) -> str:
-        """What was asked for, masked as the record has it. Empty where the record is not as it was signed."""
+        """Return the user's text, masked as it is stored. Empty if the goal is unknown or cannot be verified."""
         require(caller, Right.SEE)
         require_name("goal", tenant, correlation_id)
         try:
@@ -165,11 +168,11 @@ class GoalRequestService:
                 return ""
             goals = self._context.workspace.goals
             return goals.stored_goal(correlation_id, user=now.user_id, tenant=tenant).raw_user_utterance
-        except RemitError:  # one that somebody changed must not hide the others
+        except RemitError:  # a goal that was changed in the database must not hide the others
             return ""
 
     def read_language(self, caller: Caller, tenant: str, correlation_id: str) -> str:
-        """The tag of the language that it was asked for in; empty where there is no such goal."""
+        """Return the language tag of the user's text. Empty if there is no such goal."""
         require(caller, Right.SEE)
         require_name("goal", tenant, correlation_id)
         now = self._answers.read_status(tenant, correlation_id)
@@ -180,7 +183,7 @@ class GoalRequestService:
         return tenants_of(self._context.workspace)
 
     def replay(self, caller: Caller, tenant: str, correlation_id: str) -> ReplayAnswer:
-        """Every decision about it made again, from what was kept."""
+        """Compute every decision about a goal again from its stored evidence, and compare the results."""
         require(caller, Right.SEE)
         require_name("goal", tenant, correlation_id)
         made = self._context.workspace.goals.replay(correlation_id, tenant=tenant)
@@ -201,20 +204,20 @@ class GoalRequestService:
         return ReplayAnswer(tenant_id=tenant, correlation_id=correlation_id, agrees=agrees, decisions=decisions)
 
     def list_intake(self, caller: Caller, tenant: str) -> list[Wanted]:
-        """What was asked for and nobody can do yet, the most wanted first."""
+        """List the requests that no simulation covers yet, the most frequent first."""
         require(caller, Right.SEE)
         found = self._context.workspace.goals.intake(tenant)[:MAX_LISTED]
         return [Wanted.from_tree(asdict(each), source="the intake") for each in found]
 
     def read_confirmation(self, caller: PersonCaller, correlation_id: str) -> GoalPrompt:
-        """What the caller, as the user that he is, is asked to confirm."""
+        """Return the question that the caller has to answer as the user of a goal."""
         user = find_user(caller)
         workspace = self._context.workspace
         with workspace.store.reading() as connection:
             goal = read_goal_awaiting_confirmation(connection, lambda: workspace.keyring, user.tenant, correlation_id)
             requester = find_requester(connection, user.tenant, correlation_id, GOAL_REQUESTED)
         if goal is None or goal.user_id != user.user:
-            raise not_found_error("question", correlation_id)
+            raise not_found_error("confirmation", correlation_id)
         prompt = workspace.goals.read_reply(
             correlation_id, user=user.user, tenant=user.tenant
         ).outcome.user_visible_text
@@ -240,8 +243,8 @@ class GoalRequestService:
         if not job.wait(wait):
             return build_running_answer(user.tenant, correlation, None, user.user)
         reply = job.result()
-        self._owned_goals.require_free(caller, user.tenant, correlation)  # of two who asked for it at once, it is one's
-        self._context.workspace.approvals.change_signal.notify()  # a question may wait in somebody's inbox now
+        self._owned_goals.require_free(caller, user.tenant, correlation)  # two callers may request one id at once
+        self._context.workspace.approvals.change_signal.notify()  # the goal may wait in an inbox now
         return self._answers.build_answer(caller, reply)
 
 

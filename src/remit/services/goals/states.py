@@ -1,4 +1,4 @@
-"""What a goal's outcome and its last event say together: whether it waits, for what, and how it ended."""
+"""The state of a goal, computed from its outcome and its last event: whether it waits, for what, and how it ended."""
 
 from typing import Final, Literal
 
@@ -11,7 +11,7 @@ GoalState = Literal["done", "failed", "refused", "waiting"]
 
 ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "REFUSED", "ESCALATED", "ROLLED_BACK"})
 STARTED_EVENTS: Final = frozenset({"DISPATCHED", "FAILED", "ROLLED_BACK"})
-"""From here on, more than nothing was done."""
+"""Events of goals whose action was started."""
 _WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
     ("CONFIRMATION_REQUIRED", "CONFIRMATION_REQUESTED"): "confirmation",
     ("CONFIRMATION_AMBIGUOUS", "CONFIRMATION_REQUESTED"): "confirmation",
@@ -21,7 +21,7 @@ _WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
 
 
 def waiting_for(outcome: AgentExecutionOutcome, event: str) -> WaitingFor | None:
-    """By both: a correlation that another goal has used waits for nothing of ours."""
+    """Return what a goal waits for. Both must agree, because the event may belong to another goal with this id."""
     return _WAITS.get((outcome.reason_code, event))
 
 
@@ -34,6 +34,6 @@ def state_of(outcome: AgentExecutionOutcome, event: str) -> GoalState:
 
 
 def can_undo(goal: AgentGoalRequest, now: GoalStatus) -> bool:
-    """Whether it names a way back. Taking back what took something back would be asking for it anew."""
+    """Return whether a goal can be rolled back. A rollback cannot: the user can ask for the same goal again instead."""
     is_undo = UNDOES in getattr(goal.sim_finder_packet, "fields", {})
     return now.rollback_plan_ref is not None and not is_undo and now.event == "SUCCEEDED"

@@ -1,4 +1,4 @@
-"""The record at the desk, for people: looked through, traced, checked, and exported as evidence."""
+"""The service for the ledger, for people: search, trace and verify entries, and export evidence."""
 
 import tempfile
 from typing import IO, Final
@@ -24,7 +24,7 @@ from remit.store.connection import Connection
 
 MAX_ENTRIES: Final = 200
 IN_MEMORY: Final = 8 << 20
-"""A bundle that is larger goes through a file, which nobody else can open."""
+"""The largest bundle in memory, in bytes. A larger one is written to an unnamed file, private to this process."""
 ALL: Final = "all tenants"
 
 
@@ -33,7 +33,7 @@ class LedgerService:
         self._context = context
 
     def list_chains(self, caller: Caller) -> list[Chain]:
-        """Whose chains there are, and who could have one."""
+        """List the chains of all tenants, including configured tenants without entries."""
         require(caller, Right.SEE)
         configured = tenants_of(self._context.workspace)
         with self._context.workspace.store.reading() as connection:
@@ -49,7 +49,7 @@ class LedgerService:
             ]
 
     def list_heads(self, caller: Caller) -> list[LedgerHead]:
-        """The newest signed head of each chain. Kept elsewhere, they prove later that nothing was cut off."""
+        """List the newest signed head of each chain. Copies outside of the workspace later reveal a truncated chain."""
         require(caller, Right.SEE)
         with self._context.workspace.store.reading() as connection:
             return [newest_head(connection, name) for name in tenants_in(connection)]
@@ -62,7 +62,7 @@ class LedgerService:
         cursor: str | None = None,
         limit: int = 50,
     ) -> EntryPage:
-        """The newest first, from a cursor on. Each answer looks through so many entries at most."""
+        """List entries from a cursor on, the newest first. Each call searches a limited number of entries."""
         require(caller, Right.SEE)
         require_name("tenant", tenant)
         filters = filters or EntryFilter()
@@ -74,7 +74,7 @@ class LedgerService:
         return EntryPage(items=items, next=str(found.before) if found.before is not None else None)
 
     def read_entry(self, caller: Caller, tenant: str, seq: int) -> EntryView:
-        """One entry, held against the signed head that covers it."""
+        """Return one entry, verified against the signed head that covers it."""
         require(caller, Right.SEE)
         require_name("tenant", tenant)
         workspace = self._context.workspace
@@ -85,7 +85,10 @@ class LedgerService:
             return _view(entry, self._find_problem(connection, entry))
 
     def trace(self, caller: Caller, tenant: str, correlation_id: str) -> TraceAnswer:
-        """The chain of one goal as a tree, from the words to the effect; of another correlation, its entries."""
+        """Return the entries of a goal as a tree, from the user's text to the effect.
+
+        For a correlation that is not a goal, the tree has only its entries.
+        """
         require(caller, Right.SEE)
         require_name("correlation", tenant, correlation_id)
         workspace = self._context.workspace
@@ -94,9 +97,9 @@ class LedgerService:
         if found is None:
             raise RefusedError(
                 Reason.STATE_MISSING,
-                "the ledger has nothing of this correlation",
+                "the ledger has no entry with this correlation id",
                 where=f"tenant {tenant}, correlation {correlation_id}",
-                next_step="Look for it in the entries of another tenant.",
+                next_step="Check the id, and search the entries of other tenants.",
             )
         problems = tuple(found.problems())[:1_000]
         return TraceAnswer(
@@ -110,7 +113,7 @@ class LedgerService:
     def verify(
         self, caller: Caller, tenant: str | None = None, wait: float = 0.0, *, again: bool = True
     ) -> VerifyAnswer:
-        """Check every hash, link and signature. Without `again`, what the last check found, if that is there still."""
+        """Verify every hash, link and signature. If `again` is False, return the last result if it is still known."""
         require(caller, Right.SEE)
         require_wait(wait)
         require_name("tenant", tenant or ALL)
@@ -126,11 +129,11 @@ class LedgerService:
         return answer
 
     def open_bundle(self, caller: Caller, tenant: str, correlation_id: str | None = None) -> IO[bytes]:
-        """An evidence bundle, to be read from its beginning. Close it: it may be a file that nobody else can open."""
+        """Return an evidence bundle, positioned at its beginning. The caller closes it, because it may be a file."""
         require(caller, Right.SEE)
         require_name("correlation", tenant, correlation_id or ALL)
         workspace = self._context.workspace
-        out: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - whoever asked for it closes it
+        out: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - the caller closes it
         try:
             write_bundle(workspace.store, out, tenant, workspace.clock, correlation_id=correlation_id)
             out.seek(0)
@@ -152,7 +155,7 @@ class LedgerService:
                 Reason.STATE_MISSING,
                 "this tenant has no entries",
                 where=f"tenant {tenant}",
-                next_step="Check the name; without one every chain is checked.",
+                next_step="Check the name of the tenant. Without a tenant, every chain is verified.",
             )
         verdict = Verdict.from_tree(found.as_json(), source="the verdict")
         at = render_time(workspace.clock())
@@ -164,7 +167,10 @@ class LedgerService:
 
 
 def _view(entry: Entry, problem: str | None = None) -> EntryView:
-    """One that somebody else has written over must not hide the others: it is shown without its payload."""
+    """Return an entry for people. If it was overwritten in the database, it is shown without its payload.
+
+    So an overwritten entry does not hide the others.
+    """
     try:
         tree = entry.as_wire()
     except RefusedError as found:
@@ -178,9 +184,9 @@ def _parse_cursor(cursor: str | None) -> int | None:
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 16):
         raise RefusedError(
             Reason.MALFORMED,
-            "this is no place in the record",
+            "this cursor is not a position in the list of entries",
             where="cursor",
-            next_step="Give back `next` of the page before, as it came.",
+            next_step="Send `next` of the previous page unchanged.",
         )
     return int(cursor)
 
@@ -190,5 +196,5 @@ def _no_entry_error(tenant: str, seq: int) -> RefusedError:
         Reason.STATE_MISSING,
         "there is no such entry",
         where=f"tenant {tenant}, entry {seq}",
-        next_step="Look for it in the list of entries.",
+        next_step="Find it in the list of entries.",
     )

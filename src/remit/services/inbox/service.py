@@ -1,6 +1,6 @@
-"""The inbox: every question that waits for a person, whatever it is about; what he should see of it, and his answer.
+"""The inbox: all requests that wait for a person, the information for the decision, and the decisions.
 
-Nothing is decided here: each answer goes to the room whose question it is, and that one says whether it counts.
+Nothing is decided here. The inbox passes each decision to the service of the request, which accepts or refuses it.
 """
 
 import re
@@ -38,7 +38,7 @@ from remit.services.goals.service import GoalRequestService
 from remit.services.plans.service import PlanService
 
 MAX_RECENT: Final = 100
-# Whatever became of a plan that was approved: its question has that answer.
+# The state of a request by the state of its plan. A plan in any other state was approved.
 _ANSWERED: Final[dict[str, QuestionState]] = {
     "PENDING": "PENDING",
     "DENIED": "DENIED",
@@ -47,7 +47,7 @@ _ANSWERED: Final[dict[str, QuestionState]] = {
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLOSED_PROPOSALS: Final = tuple(each for each in get_args(ProposalState) if each not in {"PENDING", "NOT_VOUCHED_FOR"})
-"""Of a plan: its question is closed, whatever became of the plan after a yes."""
+"""The states of a plan whose request is closed, including all states after an approval."""
 _CLOSED_REQUESTS: Final = ("APPROVED", "DENIED", "EXPIRED", "VOID", "USED")
 
 
@@ -58,7 +58,7 @@ class Inbox:
         self._goals = goals
 
     def list_open(self, caller: Caller) -> list[Question]:
-        """All that wait now, the newest first; of confirmations, the caller's own."""
+        """List all open requests, the newest first. Of the confirmations, list only those of the caller."""
         require(caller, Right.SEE)
         found = [
             *self._list_requests(),
@@ -69,7 +69,7 @@ class Inbox:
         return sorted(found, key=lambda each: each.created_at, reverse=True)
 
     def list_recent(self, caller: Caller, limit: int = MAX_RECENT) -> list[Question]:
-        """Requests and plans that were closed lately, and how: also those that are void since what held them died."""
+        """List the requests and plans that were closed last, also those that are void because their process died."""
         require(caller, Right.SEE)
         limit = max(1, min(limit, MAX_RECENT))
         closed = [each for each in self._context.workspace.approvals.listed() if each.state in _CLOSED_REQUESTS][:limit]
@@ -78,7 +78,7 @@ class Inbox:
         return sorted(found, key=lambda each: each.decided_at or each.created_at, reverse=True)[:limit]
 
     def count_open(self) -> dict[QuestionKind, tuple[int, str | None]]:
-        """How many of each kind are open, and since when the oldest: numbers only, for whoever measures."""
+        """Return the number of open requests of each kind, and the time of the oldest one, for metrics."""
         kinds: dict[QuestionKind, list[str]] = {
             "request": [each.created_at for each in self._context.workspace.approvals.listed("PENDING")],
             "plan": [each.created_at for each in self._context.workspace.proposals.pending()],
@@ -87,7 +87,7 @@ class Inbox:
         return {kind: (len(since), min(since, default=None)) for kind, since in kinds.items()}
 
     def show(self, caller: Caller, kind: QuestionKind, name: str, *, tenant: str | None = None) -> QuestionView:
-        """One question, open or closed. Goals and confirmations need their tenant."""
+        """Return one open or closed request. Goals and confirmations need their tenant."""
         require(caller, Right.SEE)
         match kind:
             case "request":
@@ -104,12 +104,14 @@ class Inbox:
     def decide(
         self, caller: Caller, kind: QuestionKind, name: str, decision: Decision, *, tenant: str | None = None
     ) -> Question:
-        """A person's answer, passed on to whose question it is. A plan's is given with `plans.decide`."""
+        """Pass a person's decision on to the service of the request. For a plan, that is `plans.decide`."""
         who = _require_person(caller, Right.CONFIRM if kind == "confirmation" else Right.DECIDE)
         if kind == "confirmation":
             return self._confirm(who, name, decision, tenant)
         if decision.approved is None or decision.answer is not None:
-            raise _malformed_error("say yes or no to it", "approved", "Give approved: true or false, and no answer.")
+            raise _malformed_error(
+                "the decision does not say approve or deny", "approved", "Give approved: true or false, and no answer."
+            )
         if kind == "request":
             return self._decide_request(who, name, decision)
         if kind == "goal":
@@ -135,10 +137,12 @@ class Inbox:
         return self._proposal_question(view)
 
     def read_picture(self, caller: Caller, approval_id: str) -> bytes:
-        """The screenshot that a request's question shows, as PNG."""
+        """Return the screenshot of an approval request, as PNG."""
         require(caller, Right.SEE)
         approval = self._context.workspace.approvals.show(_require_full_id(approval_id))
-        return read_picture(self._context.workspace.state, approval.screenshot, f"question {approval.approval_id}")
+        return read_picture(
+            self._context.workspace.state, approval.screenshot, f"approval request {approval.approval_id}"
+        )
 
     # --- each kind ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +180,7 @@ class Inbox:
         )
 
     def _proposal_question(self, view: ProposalView) -> Question:
-        # Whoever owns the state directory needs no login; he may have logged in all the same.
+        # The owner of the state directory needs no login, but may have logged in nevertheless.
         person = "the owner of this workspace" if view.proposed_by.startswith("os:") else "a person who has logged in"
         token = f"token {view.token_jti}" if view.token_jti else person
         return Question(
@@ -230,23 +234,23 @@ class Inbox:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _decide_request(self, who: PersonCaller, name: str, decision: Decision) -> Question:
-        """A yes is to what was shown, so it names that by its digest; a no needs none."""
+        """Decide an approval request. An approval must name the digest of the request that was shown; a denial not."""
         approvals = self._context.workspace.approvals
         approved = bool(decision.approved)
         if approved and decision.shown_digest != approvals.show(_require_full_id(name)).request_digest:
             raise RefusedError(
                 Reason.HASH_MISMATCH,
-                "this yes does not name the request that would be sent",
+                "the approval does not name the request that would be sent",
                 where="shown_digest",
-                next_step="Look at the question, and give the digest that it shows.",
+                next_step="Look at the approval request, and give the digest that it shows.",
             )
         found = approvals.decide(_require_full_id(name), approved=approved, who=who.person, reason=decision.reason)
         return self._request_question(found)
 
     def _confirm(self, who: PersonCaller, name: str, decision: Decision, tenant: str | None) -> Question:
         if decision.answer is None or decision.approved is not None:
-            advice = "Give answer, with a word for yes or no that the question names; and not approved."
-            raise _malformed_error("a user confirms in his own words", "answer", advice)
+            advice = "Give answer with one of the words that the question names, and leave out approved."
+            raise _malformed_error("a confirmation needs an answer in words", "answer", advice)
         user = _require_user(who, tenant)
         question = self._confirmation_view(user, name).question
         answer = self._goals.answer(user, name, decision.answer)
@@ -258,36 +262,39 @@ class Inbox:
 
 def _require_person(caller: Caller, right: Right) -> PersonCaller:
     require(caller, right)
-    if isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
-        raise agent_cannot_decide("it came with a token")
+    if isinstance(caller, AgentCaller):  # a second check, so that not everything depends on the table of rights
+        raise agent_cannot_decide("the request came with a token")
     return caller
 
 
 def _require_user(caller: Caller, tenant: str | None) -> PersonCaller:
-    """Whoever is a user himself, of this tenant."""
+    """Return the caller as a person who is a user of this tenant. Refuses other callers."""
     if isinstance(caller, PersonCaller) and caller.user is not None and caller.tenant == (tenant or caller.tenant):
         return caller
     raise RefusedError(
         Reason.PERMISSION_DENIED,
         "only the user who asked can confirm it",
         where=f"tenant {tenant}" if tenant else "the caller",
-        next_step="Let him log in; an admin says who is which user: remit people invite NAME --user U --tenant T",
+        next_step="The user has to log in. An admin can invite the user: remit people invite NAME --user U --tenant T",
     )
 
 
 def _require_tenant(tenant: str | None) -> str:
     if tenant is None:
         raise _malformed_error(
-            "a goal is named by its tenant and its id", "tenant", "Give the tenant that the inbox shows."
+            "a goal needs its tenant besides its id", "tenant", "Give the tenant that the inbox shows."
         )
     return tenant
 
 
 def _require_full_id(name: str) -> str:
-    """A beginning would do for the rooms below; here an id comes out of a link, and is whole."""
+    """Refuse an id that is not whole. The services accept the beginning of an id, but ids here come from links."""
     if not _UUID.fullmatch(name):
         raise RefusedError(
-            Reason.STATE_MISSING, "there is no such question", where=f"question {name}", next_step="See the inbox."
+            Reason.STATE_MISSING,
+            "there is no such approval request",
+            where=f"approval request {name}",
+            next_step="The inbox lists all requests with their ids.",
         )
     return name
 
@@ -317,7 +324,7 @@ def view_request(approval: Approval) -> RequestAsked:
 
 
 def read_risk(approval: Approval) -> str | None:
-    """A request of a browser has none of its own: what it would do is said in words."""
+    """Return the risk of a call. A browser request has no risk level: its effect is described in words."""
     return None if isinstance(approval.preview, HTTPPreview) else approval.preview.risk
 
 
