@@ -1,9 +1,9 @@
-"""The web server: HTTP API, console, and MCP over HTTP. Thin: all of it calls the services.
+"""The web server: HTTP API, console, and MCP over HTTP. All of it calls the services.
 
-app, serve    put the parts together
-config        where it listens and what it lets through
-http          one request: its body, its caller; every error as problem+json; OpenAPI; the stream of events
-security      limits, headers, and what is refused before it is read
+app, serve    the whole application and its start
+config        address, host names, settings
+http          one request: body, caller, errors as problem+json, OpenAPI, event stream
+security      the guard, rate limits, quotas, security headers
 login         login links and OIDC
 server        the process and its sockets
 api, console  the routes under /v1; the pages for people

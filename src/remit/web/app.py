@@ -1,6 +1,6 @@
-"""The web application, every part in its place. From outside in: watching, the guard, handlers of errors, the routes.
+"""The web application. Its layers from the outside: access log, guard, error handlers, routes.
 
-`build_app` makes it for one desk; whoever made the desk closes it.
+`build_app` builds it for one `Services`, which the caller closes.
 """
 
 from collections.abc import AsyncIterator
@@ -40,12 +40,12 @@ NO_TELEMETRY: Final[TelemetryConfig] = {
     "operation_spans": False,
     "auto_configure": False,
 }
-"""FastAPI's own would send queries and the texts of exceptions wherever the environment says. Ours is
-`AccessLogMiddleware`."""
+"""FastAPI's own telemetry is off, because it would send queries and texts of exceptions to the address in the
+environment. `AccessLogMiddleware` is used instead."""
 
 
 def build_app(services: Services, settings: WebSettings) -> FastAPI:
-    """HTTP API, console, login, metrics and, where the extra is installed, MCP."""
+    """Build the application: HTTP API, console, login, metrics and, if the extra is installed, MCP."""
     mcp = McpMount.of(services, settings)
     app = FastAPI(
         openapi_url=None,
@@ -64,7 +64,7 @@ def build_app(services: Services, settings: WebSettings) -> FastAPI:
     handle_errors(app)
     handle_parameters(app)
     for router in api_routers():
-        app.router.routes.extend(router.routes)  # themselves, not a router around them: one look less each time
+        app.router.routes.extend(router.routes)  # without a nested router: one lookup less per request
     _add_specification(app)
     _add_pages(app, services, settings)
     if mcp is not None:
@@ -76,7 +76,7 @@ def build_app(services: Services, settings: WebSettings) -> FastAPI:
 
 
 def _add_specification(app: FastAPI) -> None:
-    """Public: it says what every Remit of this version can be asked, and nothing about this one."""
+    """Add the OpenAPI document. It is public, because it describes the version and not this workspace."""
     rendered_once: list[bytes] = []
 
     def specification() -> Response:
@@ -88,7 +88,7 @@ def _add_specification(app: FastAPI) -> None:
 
 
 def _add_pages(app: FastAPI, services: Services, settings: WebSettings) -> None:
-    """What is not under /v1: login and console for people, metrics for whoever watches."""
+    """Add the routes outside /v1: login and console for people, and the metrics."""
     app.include_router(metrics_router(services))
     app.include_router(login_router(services.workspace, settings))
     app.include_router(console_router())

@@ -1,4 +1,4 @@
-"""/mcp of this server. Its library takes seconds and much memory to load, so that is left to the first who asks."""
+"""/mcp of this server. Its library needs seconds and much memory to load, so the first request loads it."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class McpMount:
-    """An ASGI application. The first request waits until it is loaded."""
+    """An ASGI application that loads MCP at the first request, which waits for it."""
 
     def __init__(self, services: Services, settings: WebSettings) -> None:
         self._services = services
@@ -28,12 +28,12 @@ class McpMount:
 
     @classmethod
     def of(cls, services: Services, settings: WebSettings) -> "McpMount | None":
-        """None where the extra is not installed: then there is nothing at /mcp."""
+        """Return the application, or None if the extra is not installed. Then /mcp does not exist."""
         return cls(services, settings) if importlib.util.find_spec("mcp") is not None else None
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Once, around everything that is served."""
+        """Return a context to enter once, around all requests."""
         try:
             yield
         finally:
@@ -44,7 +44,7 @@ class McpMount:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._loaded is None:
             self._loaded = asyncio.get_running_loop().create_future()
-            # In a task of its own: what the library begins has to be ended by the task that began it.
+            # In its own task, because the task that enters the context of the library must also leave it.
             self._task = asyncio.create_task(self._run(self._loaded))
         app = await asyncio.shield(self._loaded)
         await app(scope, receive, send)
@@ -58,14 +58,14 @@ class McpMount:
         except Exception as problem:
             if loaded.done():
                 raise
-            loaded.set_exception(problem)  # told to whoever asks; the rest of the server goes on
+            loaded.set_exception(problem)  # requests to /mcp get this error; the rest of the server continues
 
 
 def load_app(services: Services, settings: WebSettings) -> "McpApp":
-    """Takes a second or more: the library is loaded here."""
+    """Load the library and build the application. Takes a second or more."""
     from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
 
-    # The guard around it knows every name of this server, and lets no other in.
+    # The guard around it already refuses every other host name.
     names = Addresses.of(settings).names
     return mcp_app(
         services,

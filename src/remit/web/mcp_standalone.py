@@ -1,6 +1,6 @@
-"""`/mcp` and nothing else, on this machine only: behind the same guard, and by the same server, as in `remit serve`.
+"""A server with `/mcp` only, on this machine only. It has the guard and the server process of `remit serve`.
 
-It needs the extra `mcp` alone: nothing here may load what only API and console need.
+It needs only the extra `mcp`, so this module must not load packages that only the API and the console need.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ PATH: Final = "/mcp"
 
 
 def standalone_settings(config: Web, port: int) -> WebSettings:
-    """What remit.yaml says of names, certificates and logins is for the server that others see."""
+    """Return settings with the limits of remit.yaml. Its names, certificates and logins belong to `remit serve`."""
     return WebSettings.of(Web(limits=config.limits, mcp=config.mcp), port=port)
 
 
@@ -50,7 +50,7 @@ def build_mcp_app(services: Services, settings: WebSettings) -> Starlette:
 
 
 def serve_mcp(services: Services, port: int, on_listening: Callable[[str], None]) -> None:
-    """Until it is interrupted. `port` 0: any that is free."""
+    """Serve until the process is interrupted. Port 0 selects a free port."""
     settings = standalone_settings(services.workspace.config.web, port)
     with open_socket(settings) as listener:
         settings = settings.listening_at(port_of(listener))

@@ -1,6 +1,6 @@
-"""What a scrape of this server finds: its counters, how the workspace stands, and what the browser host counted.
+"""GET /metrics: the metrics of this server, of its workspace, and of the browser daemon.
 
-GET /metrics: for whoever may see everything, and for whoever the guard found to be a scraper. For no agent.
+People who may see everything and scrapers can read them. Agents cannot.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ Found = dict[Gauge, dict[Labels, float]]
 
 
 def scrape(services: "Services") -> tuple[bytes, str]:
-    """The text and its content type. What cannot be looked up now is left out: the rest is told all the same."""
+    """Return the text and its content type. Values that cannot be read now are omitted."""
     workspace = services.workspace
     found: Found = {gauges.BUILD: {(__version__,): 1.0}}
     texts = [text for text in (_fetch_daemon_text(workspace, found), _render_own_text(workspace)) if text is not None]
@@ -81,7 +81,7 @@ def _fetch_daemon_text(workspace: "Workspace", found: Found) -> str | None:
 
 
 def _render_own_text(workspace: "Workspace") -> str | None:
-    """Goals use a browser of this very process. If none did, there is nothing to tell."""
+    """Return the metrics of the browser that this process uses for goals. None if no goal used it."""
     if "browser_service" not in vars(workspace):
         return None
     with contextlib.suppress(RemitError):
@@ -93,11 +93,11 @@ if TYPE_CHECKING:
     from remit.services.services import Services
 
 FRESH_SECONDS: Final = 1.0
-"""Whoever asks more often gets the same text again."""
+"""Within this time every request gets the same text."""
 
 
 class MetricsReader:
-    """Made by one caller at a time, however many ask."""
+    """Reads the metrics for all requests. Only one request at a time collects them."""
 
     def __init__(self, services: "Services") -> None:
         self._services = services

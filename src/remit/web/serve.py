@@ -1,4 +1,4 @@
-"""What `remit serve` puts together: the socket, the desk, and the whole application."""
+"""The parts of `remit serve`: the socket, the services and the application."""
 
 import contextlib
 import socket
@@ -16,7 +16,7 @@ __all__ = ["WebSettings", "open_listener", "open_services", "port_of", "run", "w
 
 @contextlib.contextmanager
 def open_listener(settings: WebSettings) -> Iterator[socket.socket]:
-    """The bound socket, before anything else is touched: a port that is taken is refused at once."""
+    """Open the bound socket before anything else, so that a port in use is refused at once."""
     with open_socket(settings) as listener:
         yield listener
 
@@ -33,5 +33,5 @@ def open_services(workspace: Workspace, settings: WebSettings) -> Iterator[Servi
 def run(
     services: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve until a signal says to stop."""
+    """Serve until the process receives SIGTERM or SIGINT."""
     run_app(build_app(services, settings), services, settings, listener, on_listening)

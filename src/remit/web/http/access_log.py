@@ -1,6 +1,6 @@
-"""Every request is given an id, counted, written down once, and, if somebody traces, a span. The outermost layer.
+"""The outermost layer: it gives every request an id, counts it, logs it once, and traces it if tracing is on.
 
-Counted and logged is the route's template, never the path, and never a query: those hold ids, names and, in a login
+Metrics and logs have the template of the route, never the path or the query. Those contain ids, names and, in a login
 link, a secret.
 """
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked every few seconds, by machines."""
+"""Paths that monitoring programs request every few seconds."""
 FIXED: Final = QUIET | {"/mcp"}
-"""Paths that are their own template: of these also what was refused before any route was looked for."""
+"""Paths that equal their template. So their requests are named even if they were refused before routing."""
 NO_ROUTE: Final = "none"
 GONE: Final = 499
-"""The caller hung up before there was an answer."""
+"""The status of a request whose caller disconnected before the response."""
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{7,63}")
 _TRACEPARENT: Final = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
@@ -36,7 +36,7 @@ _LOG: Final = logging.getLogger("remit.web.access")
 
 
 def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
-    """The caller's own id for it, if it is one; else that of his trace; else a new one."""
+    """Return the caller's request id if it is valid, otherwise the id of the caller's trace, otherwise a new one."""
     given = dict(headers)
     if _REQUEST_ID.fullmatch(sent := given.get(b"x-request-id", b"")):
         return sent.decode()
@@ -47,7 +47,7 @@ def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 
 
 def route_of(scope: Scope) -> str:
-    """The template that the path fitted, such as `/v1/tasks/{task_id}`."""
+    """Return the template that matched the path, such as `/v1/tasks/{task_id}`."""
     path = getattr(scope.get("route"), "path", None)
     if isinstance(path, str) and path:
         return path
@@ -55,7 +55,7 @@ def route_of(scope: Scope) -> str:
 
 
 class AccessLogMiddleware:
-    """Around the whole app, so that its refusals are seen as well."""
+    """The layer around the whole application, so that it sees refusals of the guard too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

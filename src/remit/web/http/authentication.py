@@ -1,7 +1,7 @@
-"""Who asks: an agent by the bearer token, a person by the session cookie, or nobody.
+"""Authentication of a request: an agent by its bearer token, a person by the session cookie.
 
-The guard identifies once, before the request reaches any route; routes call `get_caller`. A token in the query string
-is none: addresses end up in logs.
+The guard identifies the caller once, before the request reaches a route. Routes call `get_caller`. A token in the query
+string is ignored, because addresses are written to logs.
 """
 
 import re
@@ -27,7 +27,7 @@ _BAD_TOKEN: Final = {"WWW-Authenticate": 'Bearer realm="remit", error="invalid_t
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a request brought to show who it is. `key` stands for it where it is counted or remembered."""
+    """The token or cookie of a request. `key` names it in rate limits without its text."""
 
     kind: str
     text: str = field(repr=False)
@@ -39,7 +39,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whom a credential stands for. `csrf` is what unsafe requests of a person must carry too."""
+    """The caller that a credential identifies. A person's unsafe requests must also carry `csrf`."""
 
     caller: Caller
     expires_at: datetime
@@ -47,7 +47,7 @@ class Identity:
 
 
 def read_credential(headers: Headers, cookie_name: str) -> Credential | None:
-    """The one credential of a request. Refuses a malformed one, and two: which of them counts, nobody could tell."""
+    """Return the credential of a request. Refuses a malformed one, and two at once, because they could contradict."""
     values = headers.getlist("authorization")
     cookie = cookie_value(headers, cookie_name)
     if not values:
@@ -57,7 +57,7 @@ def read_credential(headers: Headers, cookie_name: str) -> Credential | None:
         raise _unauthorized_error(
             RefusedError(
                 Reason.AUTHORITY_MALFORMED,
-                "the header does not say `Bearer TOKEN`, once, with one space",
+                "the header is not `Bearer TOKEN` with one space, or the request has two of them",
                 where="header Authorization",
                 next_step="Send the token as `remit token issue` printed it.",
             )
@@ -66,7 +66,7 @@ def read_credential(headers: Headers, cookie_name: str) -> Credential | None:
         raise _unauthorized_error(
             RefusedError(
                 Reason.AUTHORITY_MALFORMED,
-                "the request shows a token and a session, and only one of them can count",
+                "the request has a token and a session cookie, but only one is allowed",
                 where="headers Authorization and Cookie",
                 next_step="Send one of the two.",
             )
@@ -77,10 +77,10 @@ def read_credential(headers: Headers, cookie_name: str) -> Credential | None:
 def find_identity(
     workspace: Workspace, credential: Credential, *, touch: bool = True, settings: SettingsWatcher | None = None
 ) -> Identity | None:
-    """Whom it stands for now. Blocks. None for a session that is over; a token that does not count is refused."""
+    """Return the caller of a credential, as of now. Blocks. None for an ended session; refuses an invalid token."""
     if credential.kind == "token":
         if settings is not None:
-            settings.require()  # a token is not bad because the settings are
+            settings.require()  # a valid token must not look invalid because of the settings
         try:
             agent = AgentCaller.by(workspace.tokens, credential.text)
         except RefusedError as problem:
@@ -94,13 +94,13 @@ def find_identity(
 
 
 def get_caller(request: HTTPConnection) -> Caller | None:
-    """Who asks, as the guard found."""
+    """Return the caller that the guard identified."""
     found: Caller | None = getattr(request.state, "caller", None)
     return found
 
 
 def require_caller(request: HTTPConnection) -> Caller:
-    """The same, or 401. The dependency of every route that is not for everybody."""
+    """Return the caller, or refuse with 401. The dependency of every route that is not public."""
     found = get_caller(request)
     if found is None:
         raise not_identified_error()
@@ -108,21 +108,22 @@ def require_caller(request: HTTPConnection) -> Caller:
 
 
 def require_person(request: HTTPConnection) -> PersonCaller:
-    """A person. An agent gets 403: no token makes one of it."""
+    """Return the person who calls. Refuses an agent with 403, whatever its token allows."""
     found = require_caller(request)
     if not isinstance(found, PersonCaller):
         raise RefusedError(
             Reason.PERMISSION_DENIED,
-            "this is for a person, and an agent cannot do it",
+            "only a person can do this, and the caller is an agent",
             where="header Authorization",
-            next_step="Let a person do it, in the console or at a terminal.",
+            next_step="Ask a person to do it, in the console or at a terminal.",
         )
     return found
 
 
 def is_still_valid(request: HTTPConnection) -> bool:
-    """Whether the credential that this request came with counts now. Blocks. For answers that last: an event stream
-    must end with the session, or the token, that it was opened by.
+    """Whether the credential of this request is valid now. Blocks.
+
+    For long responses: an event stream must end with the session or the token that opened it.
     """
     credential: Credential | None = getattr(request.state, "credential", None)
     workspace: Any = request.app.state.services.workspace
@@ -152,7 +153,7 @@ def _unauthorized_error(error: RefusedError, headers: dict[str, str] = _BAD_TOKE
 
 
 def cookie_value(headers: Headers, name: str) -> str | None:
-    """None if there is none, or two: another server of this machine may have planted one."""
+    """Return the value of a cookie. None without it, or with two, because another server of this host can set one."""
     raw = "; ".join(headers.getlist("cookie"))
     if not raw or len(raw) > _LONGEST_COOKIES:
         return None
@@ -161,9 +162,9 @@ def cookie_value(headers: Headers, name: str) -> str | None:
 
 
 def set_cookie(name: str, value: str, seconds: int, *, secure: bool, same_site: str = "Strict") -> str:
-    """A Set-Cookie header: out of reach of scripts, of other sites, and of plain HTTP where there is TLS.
+    """Return a Set-Cookie header. Scripts, other sites, and plain HTTP beside TLS cannot read the cookie.
 
-    Names and values are ours and need no quoting.
+    Names and values come from this server and need no quoting.
     """
     ending = "; Secure" if secure else ""
     return f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite={same_site}{ending}"

@@ -1,7 +1,7 @@
-"""The header Idempotency-Key: the same key with another body is refused, and what has no id of its own is made once.
+"""The header Idempotency-Key: the same key with another body is refused, and an object without an own id is made once.
 
-What must happen once rests on ids that the ledger knows: a task's, an action's, a proposal's, a goal's. Limit: what is
-remembered here ends with the process, and after an hour.
+Tasks, actions, proposals and goals have ids in the ledger, which guarantee that they happen once. Limit: keys are
+remembered in memory, for an hour.
 """
 
 import hashlib
@@ -28,11 +28,11 @@ class _KeyUse:
     used_at: float
     answer: Response | None = None
     is_disclosed: bool = False
-    """It was answered, and the answer is a secret that is not kept."""
+    """Whether the answer was sent and is a secret, which is not stored."""
 
 
 class IdempotencyKeys:
-    """IdempotencyKeys that callers gave lately. Safe to use from any thread."""
+    """The keys that callers used recently. Safe to use from any thread."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -43,16 +43,16 @@ class IdempotencyKeys:
         return len(self._uses)
 
     def require_same(self, caller_id: str, what: str, key: str, body: bytes) -> None:
-        """Refuses a key that this caller gave before with another body, for the same operation."""
+        """Refuse a key that this caller used before with another body, for the same operation."""
         with self._lock:
             self._find_or_add(caller_id, what, key, body)
 
     def run_once(
         self, caller_id: str, what: str, key: str, body: bytes, make: Callable[[], Response], *, is_secret: bool = False
     ) -> Response:
-        """The answer that `make` gives; of a second time, the first one's. What fails may be tried again.
+        """Return the answer of `make`. A repetition gets the first answer. After a failure the caller may try again.
 
-        A secret answer is given the first time only.
+        A secret answer is sent the first time only.
         """
         with self._lock:
             use, is_new = self._find_or_add(caller_id, what, key, body)
@@ -62,9 +62,9 @@ class IdempotencyKeys:
                 if use.answer is None:
                     raise RefusedError(
                         Reason.IN_PROGRESS,
-                        "a request with this key is under way",
+                        "a request with this key is running",
                         where="header Idempotency-Key",
-                        next_step="Wait for its answer, or ask again a little later.",
+                        next_step="Wait for its answer, or send the request again later.",
                     )
                 return use.answer
         try:
@@ -89,9 +89,9 @@ class IdempotencyKeys:
         if found.digest != digest:
             raise RefusedError(
                 Reason.IDEMPOTENCY_CONFLICT,
-                "this key was given before, with another body",
+                "this key was used before with another body",
                 where="header Idempotency-Key",
-                next_step="Take a new key for a new request.",
+                next_step="Use a new key for a new request.",
             )
         return found, False
 
@@ -106,13 +106,13 @@ class IdempotencyKeys:
 def _disclosed_before_error() -> RefusedError:
     return RefusedError(
         Reason.IDEMPOTENCY_CONFLICT,
-        "it was made under this key already; its secret was told then, and is not kept",
+        "a request with this key was already carried out, and its secret was sent only once",
         where="header Idempotency-Key",
-        next_step="If that answer was lost, withdraw what was made, and ask for another one under a new key.",
+        next_step="If the answer was lost, revoke what the request created, and send the request with a new key.",
     )
 
 
 def derive_id(caller_id: str, key: str) -> str:
-    """The id of what this caller asks for under this key: a UUID that is the same each time."""
+    """Return the id for a request of this caller with this key: a UUID that is the same each time."""
     found = hashlib.sha256(canonical_bytes(["remit idempotency key", caller_id, key])).digest()
     return str(uuid.UUID(bytes=found[:16], version=5))

@@ -131,18 +131,10 @@ STATUSES: Final[dict[Reason, Statuses]] = {
 # Refusals of HTTP itself, before any rule of Remit applies.
 _HTTP_REASONS: Final[dict[int, tuple[Reason, str, str]]] = {
     404: (Reason.STATE_MISSING, "the address does not exist", "See /v1/openapi.json for all addresses."),
-    405: (
-        Reason.MALFORMED,
-        "this address does not support the method",
-        "The header Allow lists the supported methods.",
-    ),
+    405: (Reason.MALFORMED, "this address does not support the method", "The header Allow lists those it supports."),
     406: (Reason.MALFORMED, "the requested format is not available", "Send the header `Accept: application/json`."),
     413: (Reason.TOO_LARGE, "the body is too large", "Send less at once."),
-    415: (
-        Reason.MALFORMED,
-        "the content type of the body is not JSON",
-        "Send the header `Content-Type: application/json`.",
-    ),
+    415: (Reason.MALFORMED, "the body is not sent as JSON", "Send the header `Content-Type: application/json`."),
 }
 
 

@@ -1,6 +1,6 @@
-"""One request and its answer: raw bytes in, the caller, how long he waits; a model's bytes out.
+"""One request of the API, with its body, its caller and its waiting time, and the responses.
 
-Bodies become models by `Contract.parse` alone, which is closed, bounded, and refuses a key that is there twice.
+Only `Contract.parse` turns a body into a model. It refuses unknown fields, too much data, and a repeated key.
 """
 
 import re
@@ -29,7 +29,7 @@ C = TypeVar("C", bound=Contract)
 
 JSON: Final = "application/json"
 DEFAULT_WAIT: Final = 1.0
-"""Seconds that a caller waits who does not say how long. Most work is done by then; the rest is followed by its id."""
+"""Seconds that a request waits if the caller names no time. Most work is done by then. The rest is polled by its id."""
 LONGEST_WAIT: Final = 30.0
 
 PathId = Annotated[
@@ -38,17 +38,17 @@ PathId = Annotated[
         min_length=1,
         max_length=200,
         pattern=r"^[^\x00-\x20\x7f/\\]([^\x00-\x1f\x7f/\\]*[^\x00-\x20\x7f/\\])?$",
-        description="The id of what is asked for.",
+        description="The id of the object.",
     ),
 ]
-"""An id in a path: printable, and no part of it is a separator. It is looked up and never made into a file's name."""
+"""An id in a path: printable and without separators. It is only looked up, and never used as a file name."""
 
-Cursor = Annotated[str | None, Query(min_length=1, max_length=1_000, description="`next` of the page before; opaque.")]
-Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+Cursor = Annotated[str | None, Query(min_length=1, max_length=1_000, description="`next` of the previous page.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="The largest number of objects on the page.")]
 
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _WAIT: Final = re.compile(r"wait\s*=\s*\"?([0-9]{1,9})\"?")
-# The last one is what a browser says that listens to events.
+# A browser sends the last one for the event stream.
 _ACCEPTED: Final = frozenset(
     {
         JSON,
@@ -64,7 +64,7 @@ _ACCEPTED: Final = frozenset(
 
 
 class APIRequest:
-    """One request on its way to the desk, of somebody who is known."""
+    """One request of an authenticated caller, on its way to the services."""
 
     def __init__(self, request: Request, raw: bytes = b"") -> None:
         self.request = request
@@ -81,7 +81,7 @@ class APIRequest:
 
     @property
     def key(self) -> str | None:
-        """The header Idempotency-Key, where one was sent."""
+        """The value of the header Idempotency-Key. None without the header."""
         value = self.request.headers.get("idempotency-key")
         if value is None or _KEY.fullmatch(value):
             return value
@@ -93,14 +93,14 @@ class APIRequest:
         )
 
     def require_same_body(self) -> None:
-        """A key that was given before with another body is refused."""
+        """Refuse a key that was used before with another body."""
         if self.key is not None:
             self._keys.require_same(self.caller.id, self.request.scope["route"].name, self.key, self.raw)
 
     def run_once(self, right: Right, make: Callable[[], Response], *, is_secret: bool = False) -> Response:
-        """For what has no id of its own: under the same key it is made once, for whoever still has the right to it.
+        """Run `make` once for a key, if the caller has the right. For requests whose result has no id of its own.
 
-        A secret answer is not kept: who asks again hears that it was made.
+        A secret answer is not stored. A repetition is refused, and the refusal says that the request was carried out.
         """
         if self.key is None:
             return make()
@@ -114,9 +114,9 @@ class APIRequest:
         return keys
 
     def parse(self, model: type[C]) -> C:
-        """The body as this model; a refusal names the fields that it has, and no command of a terminal.
+        """Return the body as a model. A refusal lists the fields of the model, and no command of a terminal.
 
-        No body is an empty object, where nothing needs to be said.
+        If the model has no required field, a missing body is an empty object.
         """
         if not self.raw and not needs_body(model):
             self.raw = b"{}"
@@ -130,7 +130,7 @@ class APIRequest:
 
     @contextmanager
     def waiting(self) -> Iterator[float]:
-        """How many seconds this caller may wait: as he prefers, unless too many wait already."""
+        """Yield the seconds that this caller may wait: the preferred time, or 0 if too many requests wait already."""
         seconds = parse_wait(self.request.headers.getlist("prefer"))
         quota: FairShareQuota = self.request.app.state.waiting
         caller = self.caller
@@ -151,7 +151,7 @@ async def _read_request(request: Request) -> APIRequest:
 
 
 async def _read_request_with_body(request: Request) -> APIRequest:
-    """Of a stranger the body is not even read."""
+    """Read a request with its body. The body of an unauthenticated request is not read."""
     require_caller(request)
     _require_plain_query(request)
     _require_accepted(request)
@@ -169,30 +169,32 @@ BodyRequestDep = Annotated[APIRequest, Depends(_read_request_with_body)]
 
 
 def needs_body(model: type[Contract]) -> bool:
-    """Whether there is anything that must be said."""
+    """Whether the model has a required field."""
     return any(field.is_required() for field in model.model_fields.values())
 
 
 def json_response(model: Contract, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A model as the bytes of its JSON, straight from the validated model: it is not validated a second time."""
+    """Return a response with the JSON of a model. The model is already valid and is not validated a second time."""
     return Response(model.__pydantic_serializer__.to_json(model, by_alias=True), status, dict(headers or {}), JSON)
 
 
 def accepted_response(model: Contract, follow: str) -> Response:
-    """202: it goes on. `follow` is where to ask how far it is; empty where the same request must be sent again."""
+    """Return a 202 response: the work is running. `follow` is the address of its status. It may be empty; then the
+    caller sends the same request again.
+    """
     headers = {"Location": follow} if follow else {}
     return json_response(model, 202, {**headers, "Retry-After": RETRY_AFTER})
 
 
 def location(folder: str, identifier: str) -> str:
-    """The address of one thing; empty for an id that cannot stand in a path."""
+    """Return the address of one object. Empty for an id that cannot be a part of a path."""
     if "/" in identifier or "\\" in identifier or identifier in {".", ".."} or identifier != identifier.strip():
         return ""
     return f"{folder}/{quote(identifier, safe='')}"
 
 
 def parse_wait(preferences: list[str]) -> float:
-    """RFC 7240: `wait=10`, or `respond-async` for none. What cannot be read is ignored, as the standard says."""
+    """Return the seconds of `wait=10`, and 0 for `respond-async`. Other preferences are ignored, as RFC 7240 says."""
     seconds = DEFAULT_WAIT
     for preference in ",".join(preferences).lower().split(","):
         if match := _WAIT.fullmatch(preference.strip()):
@@ -209,7 +211,7 @@ def _require_accepted(request: Request) -> None:
 
 
 def _require_plain_query(request: Request) -> None:
-    """Each parameter once, and none that the route does not know: a typing error must not read as no filter."""
+    """Refuse a repeated and an unknown parameter. Otherwise a typing error would switch a filter off."""
     if not request.scope["query_string"]:
         return
     known = list_parameters(request.scope.get("route"))
@@ -218,13 +220,13 @@ def _require_plain_query(request: Request) -> None:
         if name not in known:
             raise RefusedError(
                 Reason.MALFORMED,
-                "there is no such parameter",
+                "the query has an unknown parameter",
                 where=f"query {name}",
-                next_step=f"Known here: {', '.join(sorted(known)) or 'none'}.",
+                next_step=f"This address has the parameters: {', '.join(sorted(known)) or 'none'}.",
             )
         if name in seen:
             raise RefusedError(
-                Reason.MALFORMED, "a parameter is given twice", where=f"query {name}", next_step="Give one."
+                Reason.MALFORMED, "a parameter is given twice", where=f"query {name}", next_step="Give it once."
             )
         seen.add(name)
 

@@ -1,7 +1,7 @@
-"""Reading a request's body: whole, within a size and a time, before any route sees the request.
+"""Read the whole body of a request, within a size and a time, before a route sees the request.
 
-A body that trickles in holds a connection and nothing else; one that is too large is refused at its length, or at the
-first byte too many.
+A slow body holds a connection, but no thread. A body that is too large is refused by its declared length, or at the
+first byte beyond the limit.
 """
 
 import asyncio
@@ -24,11 +24,14 @@ _CLOSE: Final = {"Connection": "close"}
 
 
 class ClientGoneError(Exception):
-    """The client went away in the middle of its body."""
+    """The client disconnected before its body was complete."""
 
 
 class BufferedBody:
-    """The bytes of one body, counted for its sender until he is answered. A stranger's are few, and not counted."""
+    """The bytes of one body, which count against the caller's quota until the response.
+
+    The body of an unauthenticated request is small and does not count.
+    """
 
     def __init__(self, quota: FairShareQuota) -> None:
         self._quota = quota
@@ -49,7 +52,12 @@ class BufferedBody:
 
 
 async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, buffered: BufferedBody) -> bytes:
-    """All of it. Answered with 413, 429 or 408 where it is too large, alone or with others, or too slow."""
+    """Return the whole body.
+
+    Raises:
+        ResponseError: The body is too large (413), exceeds the caller's quota (429), or is too slow (408).
+        ClientGoneError: The client disconnected.
+    """
     _require_length(headers, most)
     parts: list[bytes] = []
     size = 0
@@ -72,9 +80,9 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
         raise ResponseError(
             RefusedError(
                 Reason.TIMED_OUT,
-                f"the body did not come within {seconds:g} seconds",
+                f"the body did not arrive within {seconds:g} seconds",
                 where="body",
-                next_step="Send it at once; `web.limits.body_seconds` in remit.yaml allows more time.",
+                next_step="Send the body faster. The setting `web.limits.body_seconds` in remit.yaml is the limit.",
             ),
             408,
             _CLOSE,
@@ -82,7 +90,7 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """What a route receives: the body that was read, and after it whatever else happens to the connection."""
+    """Return what a route receives from: first the body that was read, then the further messages of the connection."""
     is_delivered = False
 
     async def receive_again() -> Message:
@@ -96,7 +104,7 @@ def replay(body: bytes, receive: Receive) -> Receive:
 
 
 def form_field(headers: Headers, body: bytes, name: str) -> str | None:
-    """A field of a plain form; None if it is not there just once, or the body is no such form."""
+    """Return a field of a URL-encoded form. None unless the body is such a form and has the field exactly once."""
     if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
         return None
     try:
@@ -109,7 +117,7 @@ def form_field(headers: Headers, body: bytes, name: str) -> str | None:
 
 def _require_length(headers: Headers, most: int) -> None:
     length = headers.get("content-length")
-    # One that is no number, or comes twice, the protocol has refused already.
+    # The protocol has already refused a length that is not a number or that occurs twice.
     if length is not None and length.isascii() and length.isdigit() and int(length[:20]) > most:
         raise _too_large(most)
 
@@ -119,6 +127,6 @@ def _too_large(most: int) -> ResponseError:
         Reason.TOO_LARGE,
         f"the body is larger than {most:,} bytes",
         where="body",
-        next_step="Send less at once; `web.limits.body_bytes` in remit.yaml allows more to whoever is known.",
+        next_step="Send less at once. The setting `web.limits.body_bytes` limits the bodies of authenticated callers.",
     )
     return ResponseError(error, 413, _CLOSE)

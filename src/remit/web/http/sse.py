@@ -1,8 +1,8 @@
-"""The stream of events (`text/event-stream`): resumed by Last-Event-ID, kept alive by heartbeats, over with its caller.
+"""The event stream (`text/event-stream`). It resumes by Last-Event-ID, has heartbeats, and ends with the credential.
 
-A token that is revoked or a session that ends would else go on listening: the desk asks whether the credential still
-counts before it tells what was recorded after that; and it is asked with each heartbeat, for when nothing happens. A
-listener that does not read is let go by the desk.
+A revoked token or an ended session must not receive later events. So the services check the credential before they send
+events that were recorded after the last check, and this module checks it with each heartbeat. The services disconnect a
+subscriber that does not read.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ MEDIA_TYPE: Final = "text/event-stream"
 HEARTBEAT: Final = 15.0
 _BEGIN: Final = b"retry: 2000\n\n"
 _BEAT: Final = b": still here\n\n"
-_OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not count any more"}\n\n'
+_OVER: Final = b'event: desk.closed\ndata: {"why": "the credential is no longer valid"}\n\n'
 
 
 async def event_stream(request: Request, after: str | None) -> StreamingResponse:
-    """What happens from now on, or since the event `after`, as far as this caller may know of it."""
+    """Return a stream of the events from now on, or since the event `after`, that this caller may see."""
     services: Services = request.app.state.services
     quota: FairShareQuota = request.app.state.listening
     caller = require_caller(request)
-    if not quota.acquire(caller):  # before anything is waited for: else a crowd would come in while one is let in
+    if not quota.acquire(caller):  # before the first await, or many requests could pass this check together
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
-            "as many listen to the events already as may, of this caller or of all",
-            where="the stream of events",
-            next_step="Close a page that shows them; web.limits.listeners in remit.yaml says how many there may be.",
+            "too many open event streams, of this caller or of all callers",
+            where="the event stream",
+            next_step="Close a page that shows events. The setting web.limits.listeners in remit.yaml is the limit.",
         )
     try:
         subscription = await services.events.subscribe(caller, after, functools.partial(is_still_valid, request))
@@ -54,7 +54,7 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
 
 
 class _Stream(StreamingResponse):
-    """Lets go of its place among the listeners however it ends, also if nobody was there to read its first line."""
+    """A response that releases its quota however it ends, also if the client left before the first line."""
 
     def __init__(self, subscription: "Subscription", leave: Callable[[], None], *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -70,7 +70,7 @@ class _Stream(StreamingResponse):
 
 
 async def _stream_events(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
-    # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
+    # One task waits for the next events across heartbeats. Cancelling it could lose events.
     pending: asyncio.Task[list[StreamEvent]] | None = None
     checked_at = time.monotonic()
     try:

@@ -1,15 +1,15 @@
-"""HTTP/1.1 of uvicorn with less patience: it would wait for a request's headers for ever, and for any number of them.
+"""uvicorn's HTTP/1.1 protocol with limits on the time and the number of headers, and on connections.
 
-A connection whose request does not come in time is told so (408) and closed. When there are as many as may be, a
-new one takes the place of an idle one, or of one whose caller is not known: who just holds some shuts nobody out.
-A request under way of somebody who is known is never ended for another; each caller has only so many.
+uvicorn would wait for headers without a time limit and accept any number of them. Here a connection whose request does
+not arrive in time gets 408 and is closed. At the limit of connections, a new one replaces an idle one, or one without
+an authenticated caller. So a client that only holds connections cannot block others. A running request of an
+authenticated caller is never ended for another, and each caller has only a limited number of them.
 
-Where one request ends and the next begins, said in one way only, and in a bounded number of headers.
+The length of a body must be given in one way. If a request has a content length and a chunked body, a proxy and this
+server could disagree on its end, and a client could insert a request into the connection of another client. h11 limits
+only headers that are incomplete, so this module limits complete ones.
 
-A request with a length and a chunked body too ends here for one reader and there for another: behind a proxy, somebody
-could put a request of his own into another's connection. h11 bounds headers that are not complete yet, and no others.
-
-The head of an answer leaves with the first part of its body: alone, each costs a system call and wakes a reader.
+The head of a response is sent with the first part of its body. Two writes would cost two system calls.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from remit.contracts.config.web import WebLimits
 from remit.web.config.hosts import rate_key
 
 MOST_HEADER_BYTES: Final = 48 << 10
-"""Of one request, all together, its target included. A token has at most 16 KiB."""
+"""The limit of all headers of one request, with its target. A token has at most 16 KiB."""
 MOST_HEADERS: Final = 100
 
 
 class StrictConnection(h11.Connection):
-    """Refuses what the standard lets a server refuse; uvicorn then answers 400, and closes."""
+    """Refuses ambiguous or oversized requests, as the standard allows. uvicorn then answers 400 and closes."""
 
     def next_event(self) -> Any:
         event = super().next_event()
@@ -41,7 +41,7 @@ class StrictConnection(h11.Connection):
 def _require_one_length(request: h11.Request) -> None:
     names = [name for name, _ in request.headers]
     if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
-        raise h11.RemoteProtocolError("the length of the body is said in two ways")
+        raise h11.RemoteProtocolError("the length of the body is given in two ways")
 
 
 def _require_bounded(request: h11.Request) -> None:
@@ -54,7 +54,7 @@ _HEAD: Final = b"HTTP/1.1 "
 
 
 class CoalescingTransport:
-    """A transport around another. It never holds more than one head, and that only until the loop comes round."""
+    """A transport that holds one head of a response until its body follows, or until the next turn of the loop."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
@@ -85,7 +85,10 @@ class CoalescingTransport:
 
 
 class TimeoutProtocol(H11Protocol):
-    """Limit: a TLS handshake that is never finished is asyncio's to end, after a minute."""
+    """The protocol with its limits.
+
+    Limit: asyncio ends an unfinished TLS handshake, after a minute.
+    """
 
     header_seconds: float = 10.0
     most_connections: int = 500
@@ -101,9 +104,9 @@ class TimeoutProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if len(self.connections) >= self.most_connections and not self._evict_connection():
             self._is_one_too_many = True
-            transport.abort()  # an answer to each of them would cost more than the connection
+            transport.abort()  # a response would cost more than the connection
             return
-        super().connection_made(CoalescingTransport(transport, self.loop))  # type: ignore[arg-type]  # one by its ways
+        super().connection_made(CoalescingTransport(transport, self.loop))  # type: ignore[arg-type]  # it behaves like one
         self.address = rate_key(self.client[0]) if self.client else None
         self._await_request()
 
@@ -123,8 +126,10 @@ class TimeoutProtocol(H11Protocol):
         self._update_timer()
 
     def _evict_connection(self) -> bool:
-        """Of the address that has most of them, the one that has waited longest; somebody who was known before too, or
-        an agent could fill up with idle ones, and each newcomer would push out the one before.
+        """Close one connection: of the address with the most connections, the one that is idle for the longest time.
+
+        Idle connections of authenticated callers can be closed too. Otherwise an agent could hold all places with idle
+        connections, and each new connection would replace the previous new one.
         """
         connections = [each for each in self.connections if isinstance(each, TimeoutProtocol)]
         candidates = [each for each in connections if not (each.is_authenticated and each.is_answering())]
@@ -132,17 +137,17 @@ class TimeoutProtocol(H11Protocol):
         if not candidates:
             return False
         evicted = min(candidates, key=lambda each: (-of_address[each.address], each.idle_since))
-        self.connections.discard(evicted)  # now: the loop says only later that it is lost
+        self.connections.discard(evicted)  # now, because the loop reports the loss only later
         evicted.transport.abort()
         return True
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the guard found out who the last request came from."""
+        """Whether the guard authenticated the caller of the last request."""
         return bool(self.scope) and self.scope["state"].get("caller") is not None
 
     def _update_timer(self) -> None:
-        """A request is under way: its body has a time limit of its own. Else some of the next one may be here."""
+        """Stop the timer during a request; its body has its own time limit. Start it if the next request has begun."""
         if self.is_answering():
             self._stop_waiting()
         elif self.conn.trailing_data[0] and self._timer is None:
@@ -172,7 +177,7 @@ class TimeoutProtocol(H11Protocol):
 
 
 def build_protocol(limits: WebLimits) -> type[TimeoutProtocol]:
-    """As patient as the settings say."""
+    """Return the protocol class with the limits of the settings."""
 
     class ConfiguredProtocol(TimeoutProtocol):
         header_seconds = float(limits.header_seconds)

@@ -1,4 +1,4 @@
-"""Why the guard turns a request away, as answers: what, where, and what to do next."""
+"""The errors with which the guard refuses a request."""
 
 from remit.core.errors import Reason, RefusedError
 from remit.web.http.problems import ResponseError
@@ -9,9 +9,9 @@ def unknown_host_error() -> ResponseError:
     return ResponseError(
         RefusedError(
             Reason.PERMISSION_DENIED,
-            "this server does not go by the name that was asked for",
+            "this server does not have the host name in the request",
             where="header Host",
-            next_step="Ask for localhost, or add the name to `web.allowed_hosts` in remit.yaml.",
+            next_step="Use localhost, or add the name to `web.allowed_hosts` in remit.yaml.",
         ),
         421,
     )
@@ -23,7 +23,7 @@ def cross_site_error(where: str) -> ResponseError:
             Reason.PERMISSION_DENIED,
             "a page of another site sent this request",
             where=where,
-            next_step="Open the console itself; behind a proxy, set `web.public_url` in remit.yaml.",
+            next_step="Open the console itself. Behind a proxy, set `web.public_url` in remit.yaml.",
         ),
         403,
     )
@@ -45,9 +45,9 @@ def missing_csrf_error(header: str) -> ResponseError:
     return ResponseError(
         RefusedError(
             Reason.PERMISSION_DENIED,
-            "the request does not carry this session's CSRF token, so another page may have sent it",
+            "the request does not have the CSRF token of this session, so a page of another site may have sent it",
             where=f"header {header}",
-            next_step="Load the page again and repeat what you did; a program sends `csrf` of GET /v1/me.",
+            next_step="Load the page again and repeat the action. A program sends the value `csrf` of GET /v1/me.",
         ),
         403,
     )
@@ -59,7 +59,7 @@ def rate_limit_error(wait: float, subject: str) -> ResponseError:
         RefusedError(
             Reason.LIMIT_EXCEEDED,
             f"too many requests: {subject}",
-            next_step=f"Wait {seconds} seconds; `web.limits` in remit.yaml says how many there may be.",
+            next_step=f"Wait {seconds} seconds. The settings `web.limits` in remit.yaml are the limits.",
         ),
         429,
         {"Retry-After": seconds},

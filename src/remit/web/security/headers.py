@@ -1,4 +1,4 @@
-"""What every answer tells the browser: run nothing that is not ours, show us in no frame, keep nothing."""
+"""The security headers of every response: only own scripts, no frame around a page, no cached copy."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,7 +12,8 @@ ALWAYS: Final = (
     (b"content-security-policy", CONTENT_POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    # Not no-referrer: browsers would then send our own forms with `Origin: null`. Other sites are told nothing by this.
+    # Not no-referrer, because browsers would then send the forms of the console with `Origin: null`. Other sites get no
+    # referrer with this value either.
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -24,7 +25,7 @@ _OVERRIDDEN: Final = frozenset(name for name, _ in ALWAYS)
 
 
 def with_security(headers: Sequence[tuple[bytes, bytes]], *, secure: bool) -> list[tuple[bytes, bytes]]:
-    """The answer's own headers, and ours in place of any it had of those. What says nothing of caches is not kept."""
+    """Return the headers of a response with the security headers, which replace its own. Default: no cache."""
     forwarded = [(name, value) for name, value in headers if name.lower() not in _OVERRIDDEN]
     if not any(name.lower() == b"cache-control" for name, _ in forwarded):
         forwarded.append(_NO_STORE)

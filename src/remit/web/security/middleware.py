@@ -1,14 +1,15 @@
-"""The guard in front of every route: one ASGI layer that no request gets around.
+"""The guard in front of every route: one ASGI layer that every request passes.
 
-1. the Host header is one of our names (DNS rebinding)
-2. the page that asks is one of ours (Origin, Sec-Fetch-Site)
-3. who asks: token or session; a bad token is answered here, and bad ones are counted
-4. the credential, or the address of whoever shows none, has not asked too often, and has not too much under way
-5. the body is read, within its size and its time
-6. a person's unsafe request carries the session's own CSRF token
-7. it is the caller's turn: nobody takes all threads
-8. where that took its time, token or session still counts: nobody is let in before he is revoked, and works after it
-and on the way out every answer gets the security headers.
+1. Check the Host header: only names of this server (DNS rebinding).
+2. Check the origin of the request: only pages of this server (Origin, Sec-Fetch-Site).
+3. Authenticate: token or session. An invalid token is refused, and the address has a limit of invalid tokens.
+4. Check the rate limit of the credential, or of the address without one, and the quota of running requests.
+5. Read the body, within its size and its time.
+6. Check the CSRF token of the session, for an unsafe request of a person.
+7. Wait for a turn, so that no caller can take all threads.
+8. Authenticate again if steps 5 to 7 took long, so that no request runs with a credential that was revoked meanwhile.
+
+Every response gets the security headers.
 """
 
 import asyncio
@@ -52,19 +53,19 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 CSRF_HEADER: Final = "x-remit-csrf"
 CSRF_FIELD: Final = "csrf"
 ANONYMOUS_BODY_BYTES: Final = 64 << 10
-"""Bytes that are read from somebody who is not known: a login form has some hundred."""
+"""The limit of a body without authentication. A login form has a few hundred bytes."""
 FRESH_SECONDS: Final = 0.1
-"""How long what a credential stood for is taken to be so, before a request is worked on. What it then writes is asked
-for once more, in its transaction."""
+"""The age of an authentication after which step 8 repeats it. A write checks the caller again, in its transaction."""
 _LOGIN: Final = "/login"
 _LONG_LIVED_PATHS: Final = frozenset({"/v1/events", "/mcp", "/healthz"})
-"""These take no thread of those that serve requests, or share them out themselves."""
+"""Paths that take no turn: they use no thread of the requests, or limit their threads themselves."""
 _PROGRAM_PATHS: Final = ("/v1", "/mcp", "/metrics", "/healthz", "/readyz", "/static", _LOGIN)
 
 
 class Guard:
-    """Around the whole application, error handlers included. What it finds goes into the scope's state:
-    `caller`, `csrf` and `credential`.
+    """The guard around the whole application with its error handlers.
+
+    It stores `caller`, `csrf` and `credential` in the state of the scope.
     """
 
     def __init__(self, app: App, workspace: Workspace, settings: WebSettings, *, owner: Any = None) -> None:
@@ -92,13 +93,13 @@ class Guard:
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             await self._answer(scope, receive, self._with_security_headers(send))
-        else:  # there is nothing here to talk to in another way
+        else:  # the server has no WebSocket
             await send({"type": "websocket.close", "code": 1008})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
         if self._owner is not None:
-            scope["app"] = self._owner  # the answers to errors look for it before the application has run
+            scope["app"] = self._owner  # error responses need it before the application runs
         buffered, turn = BufferedBody(self.body_bytes), None
         try:
             try:
@@ -110,7 +111,7 @@ class Guard:
                 return
             except ResponseError as refusal:
                 response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
-            except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
+            except Exception as problem:  # noqa: BLE001 - such as a lost store; the caller needs an answer
                 response = respond(Request(scope), as_remit_error(problem))
             if response is None:
                 await self._app(scope, receive, _ending_turn(turn, send))
@@ -129,7 +130,7 @@ class Guard:
         return await self._queue.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
 
     async def _recheck_credential(self, scope: Scope) -> None:
-        """Once body and turn are there: whoever sends slowly, or has much in line, chooses himself when that is."""
+        """Authenticate again after the body and the turn, because a slow sender decides how long these take."""
         state = scope["state"]
         if state["credential"] is None or time.monotonic() - state["seen_at"] < self.fresh_seconds:
             return
@@ -146,7 +147,7 @@ class Guard:
         self._require_same_site(scope, headers)
         address = self._address(scope, headers)
         if path == METRICS and method == "GET" and await asyncio.to_thread(may_scrape, Request(scope), self._settings):
-            scope["state"]["scraper"] = True  # its secret is no credential for anything else
+            scope["state"]["scraper"] = True  # its secret gives access to nothing else
             return None, receive
         verified_at = time.monotonic()
         credential, found = await self._identify(headers, address)
@@ -154,7 +155,7 @@ class Guard:
             return _redirect_same_site(scope), receive
         unsafe = method not in SAFE_METHODS
         if found is not None:
-            assert credential is not None  # noqa: S101 - nobody is found without one
+            assert credential is not None  # noqa: S101 - an identity always has one
             _require_rate(self._request_rates.take(credential.key), "this credential")
             self._in_flight.require(found.caller)
             buffered.caller = found.caller
@@ -173,11 +174,11 @@ class Guard:
         return None, replay(body, receive)
 
     def note_failed_login(self, scope: Scope) -> None:
-        """A code that does not count: after some of these the address has to wait."""
+        """Count an invalid login code. After some of them the address has to wait."""
         self._failed_logins.take(self._address(scope, Headers(scope=scope)))
 
     async def _identify(self, headers: Headers, address: str) -> tuple[Credential | None, Identity | None]:
-        """A good one is found whatever else comes from its address: nobody is shut out by somebody else's bad ones."""
+        """Identify the caller. Invalid tokens from the same address never block a valid one."""
         try:
             credential = read_credential(headers, self.addresses.session_cookie)
             if credential is None:
@@ -188,7 +189,7 @@ class Guard:
                 find_identity, self._workspace, credential, settings=self._settings_read
             )
         except ResponseError:
-            _require_rate(self._failed_tokens.take(address), "tokens from this address that do not count")
+            _require_rate(self._failed_tokens.take(address), "invalid tokens from this address")
             raise
 
     def _require_own_host(self, headers: Headers) -> None:
@@ -198,7 +199,7 @@ class Guard:
         raise unknown_host_error()
 
     def _require_same_site(self, scope: Scope, headers: Headers) -> None:
-        """Other sites, and other ports of this machine, may link to us, and nothing else."""
+        """Refuse requests of other sites and of other ports of this machine, except links to a page."""
         origin, site = headers.getlist("origin"), headers.get("sec-fetch-site")
         if origin and not (
             len(origin) == 1 and self.addresses.is_own_origin(origin[0], scope["scheme"], headers["host"])
@@ -207,12 +208,12 @@ class Guard:
         if site in {"cross-site", "same-site"} and not _is_visit(scope["method"], headers):
             raise cross_site_error("header Sec-Fetch-Site")
         unsafe = scope["method"] not in SAFE_METHODS
-        # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
+        # Every browser sends the origin of a form. Other programs do not, and they have no cookie to misuse.
         if unsafe and not origin and site is None and "cookie" in headers:
             raise missing_origin_error()
 
     def _address(self, scope: Scope, headers: Headers) -> str:
-        """Whose address it is; behind a proxy that the settings name, what that one says of it."""
+        """Return the address of the client. A trusted proxy of the settings gives it in a header."""
         client = scope.get("client")
         peer = client[0] if client else "local"
         if peer in self._proxies:
@@ -231,8 +232,9 @@ class Guard:
 
 
 def install_guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
-    """Put the guard around a finished application: routes and handlers of errors must be there. It is also
-    `app.state.guard` from then on.
+    """Put the guard around an application that already has its routes and error handlers.
+
+    Sets `app.state.guard`.
     """
     inside = app.build_middleware_stack()
     found = Guard(inside, workspace, settings, owner=app)
@@ -253,7 +255,7 @@ def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
 
 
 def _ending_turn(turn: Turn | None, send: Send) -> Send:
-    """The turn is over as soon as there is an answer, however slowly it is read."""
+    """Release the turn when the response starts, because the client may read it slowly."""
     if turn is None:
         return send
 
@@ -265,13 +267,13 @@ def _ending_turn(turn: Turn | None, send: Send) -> Send:
 
 
 def _is_visit(method: str, headers: Headers) -> bool:
-    """A person goes to a page, and it fills his window: no picture, script or frame of another page."""
+    """Whether a person opens a page as a whole document, not as an image, script or frame of another page."""
     is_whole = headers.get("sec-fetch-dest", "document") == "document"
     return method == "GET" and is_whole and headers.get("sec-fetch-mode") == "navigate"
 
 
 def _is_cross_site_visit(method: str, path: str, headers: Headers) -> bool:
-    """A person who followed a link on another site. His browser keeps the cookie back on that first step."""
+    """Whether a person followed a link of another site. The browser sends no cookie with this first request."""
     return (
         _is_visit(method, headers)
         and headers.get("sec-fetch-site") in {"cross-site", "same-site"}
@@ -280,7 +282,7 @@ def _is_cross_site_visit(method: str, path: str, headers: Headers) -> bool:
 
 
 def _redirect_same_site(scope: Scope) -> Response:
-    """A page of ours that asks for the same address again; now it is us who ask, and the cookie comes along."""
+    """Return a page that loads the same address again. That request comes from this site, so it has the cookie."""
     query = scope["query_string"].decode("ascii", "replace")
     raw = scope.get("raw_path") or scope["path"].encode()
     target = escape("/" + raw.decode("ascii", "replace").lstrip("/\\") + (f"?{query}" if query else ""), quote=True)

@@ -1,7 +1,7 @@
-"""How often somebody may ask: token buckets, in memory, for a bounded number of credentials and addresses.
+"""Rate limits: token buckets in memory, for a bounded number of credentials and addresses.
 
-A bucket fills steadily and is emptied by requests. Limit: each server process counts for itself, and begins anew
-when it is started.
+A bucket fills steadily, and each request takes one unit. Limit: each server process counts alone, and starts with full
+buckets.
 """
 
 import math
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Final
 
 MOST_BUCKETS: Final = 10_000
-"""Beyond that the one that was used longest ago is forgotten: it is the fullest."""
+"""The limit of buckets. Beyond it the least recently used one is dropped, which is the fullest."""
 
 
 class Buckets:
-    """One bucket for each key. `per_minute` drops come in, and at most `burst` are kept."""
+    """One bucket for each key. A bucket gains `per_minute` units a minute and holds at most `burst`."""
 
     def __init__(
         self, per_minute: float, burst: float | None = None, now: Callable[[], float] = time.monotonic
@@ -28,11 +28,11 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
-        """One drop. 0 if there was one; else in how many seconds there will be."""
+        """Take one unit. Returns 0, or the seconds until a unit is available."""
         return self._check(key, taking=True)
 
     def wait(self, key: str) -> float:
-        """The same answer, and nothing is taken."""
+        """Return the seconds until a unit is available, without taking one."""
         return self._check(key, taking=False)
 
     def __len__(self) -> int:
@@ -58,5 +58,5 @@ class Buckets:
 
 
 def retry_after(seconds: float) -> str:
-    """The value of that header: whole seconds, at least one."""
+    """Return the value of the header Retry-After: whole seconds, at least one."""
     return str(max(1, math.ceil(seconds)))

@@ -1,7 +1,7 @@
-"""Who reads /metrics without being anybody: a scraper with its own secret, or whoever is on this machine, if allowed.
+"""Access to /metrics without a login: for a scraper with its own secret, and from this machine if the settings allow.
 
-Closed unless somebody opens it: how many people are asked, and how often somebody is refused, is nobody else's
-business; and a proxy on this machine makes the whole world look like this machine.
+Both are off by default. Metrics show how many approvals are requested and how often requests are refused. And behind a
+proxy on this machine every request looks as if it came from this machine.
 """
 
 import hmac
@@ -23,7 +23,7 @@ _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 def may_scrape(request: HTTPConnection, settings: WebSettings) -> bool:
-    """Reads a small file, if the settings name one. Whoever may not can still be a person who has logged in."""
+    """Whether the request may read the metrics without a login. Reads the secret file, if the settings name one."""
     return has_secret(request, settings) or is_from_this_machine(request, settings)
 
 
@@ -36,7 +36,7 @@ def has_secret(request: HTTPConnection, settings: WebSettings) -> bool:
 
 
 def read_secret(path: str) -> bytes:
-    """Read anew each time, so that another one counts at once. One that others can read, or guess, is none."""
+    """Read the secret, so that a new one is valid at once. Refuse a secret that others can read or guess."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as problem:
@@ -54,7 +54,7 @@ def read_secret(path: str) -> bytes:
 
 
 def is_from_this_machine(request: HTTPConnection, settings: WebSettings) -> bool:
-    """Whether it was opened to this machine, and surely comes from it: not from a proxy that stands on it."""
+    """Whether the settings allow this machine, and the request comes from it directly, not through a proxy."""
     config = settings.config
     if not config.metrics.open_on_loopback or config.public_url or config.tls or not is_loopback(settings.host):
         return False
@@ -66,7 +66,7 @@ def is_from_this_machine(request: HTTPConnection, settings: WebSettings) -> bool
 def _no_secret(why: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.STATE_UNSAFE,
-        f"the secret for {METRICS} does not count: {why}",
+        f"the secret for {METRICS} is not valid: {why}",
         where="web.metrics.secret_file",
-        next_step="Make one that only you can read: (umask 077; openssl rand -hex 32 > FILE)",
+        next_step="Make a file that only you can read: (umask 077; openssl rand -hex 32 > FILE)",
     )

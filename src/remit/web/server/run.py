@@ -1,8 +1,8 @@
-"""The loop of a server, and an end that leaves nothing half-told.
+"""The event loop of a server, and its orderly stop.
 
-At the first signal no new connection is taken, listeners of events are let go, and soon after whoever waits for an
-answer is told how things stand. What is being answered has some seconds; work in threads is cancelled where it can be.
-What is not done by then is for recovery, as after a crash.
+At the first signal the server accepts no new connection and ends the event streams. Soon after, waiting requests are
+answered with the current status. Running responses have some seconds to finish, and work in threads is cancelled if
+possible. Recovery continues unfinished work, as after a crash.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from remit.web.server.socket import server_config
 
 STOP_SECONDS: Final = 10
 GRACE_SECONDS: Final = 2.0
-"""For whoever waits for work that may end just now; after that he is told how it stands."""
+"""The time that waiting requests have for work that may end now. Then they get the current status."""
 
 
 class HttpServer(uvicorn.Server):
-    """Uvicorn's, with signals in our hands: its own would be raised again after the end, and kill the process."""
+    """uvicorn's server without its signal handlers, which would raise the signal again and kill the process."""
 
     def __init__(
         self, config: uvicorn.Config, services: Services, on_listening: Callable[[], None] = lambda: None
@@ -44,12 +44,12 @@ class HttpServer(uvicorn.Server):
             await asyncio.to_thread(self._on_listening)
 
     def stop(self) -> None:
-        """The first time: in order. A second time: at once."""
+        """Stop in order. The second call stops at once."""
         if self.should_exit:
             self.force_exit = True
             return
         self.should_exit = True
-        # In a thread: the loop must go on, to tell the listeners that it is over.
+        # In a thread, because the loop must run to send the end to the event streams.
         loop = asyncio.get_running_loop()
         loop.run_in_executor(None, self._services.events.close)
         loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._services.release_waiters)
@@ -58,7 +58,7 @@ class HttpServer(uvicorn.Server):
 def run_app(
     app: Any, services: Services, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None]
 ) -> None:
-    """Serve until a signal says to stop."""
+    """Serve until the process receives SIGTERM or SIGINT."""
     config = server_config(app, settings)
     config.timeout_graceful_shutdown = STOP_SECONDS
     server = HttpServer(config, services, on_listening)

@@ -1,6 +1,6 @@
-"""Listening: where, and with which certificate.
+"""The listening socket and the TLS certificate.
 
-Beyond loopback a server needs TLS, or an explicit word that something else has it.
+Beyond loopback a server needs TLS, or a setting which says that a proxy in front has it.
 """
 
 import os
@@ -24,37 +24,37 @@ _MOST_KEY_BYTES: Final = 256 << 10
 
 
 def require_safe(settings: WebSettings) -> None:
-    """Refuses to listen where passwords, tokens and cookies would cross a network in the clear."""
+    """Refuse to listen where passwords, tokens and cookies would cross a network unencrypted."""
     config = settings.config
     if is_loopback(settings.host) or config.tls is not None or config.insecure_http:
         return
     raise RefusedError(
         Reason.STATE_UNSAFE,
-        "beyond loopback everybody on the way could read tokens and cookies",
+        "without TLS, others on the network could read tokens and cookies",
         where=f"web.host {settings.host}",
-        next_step="Set `web.tls` in remit.yaml; or, where a proxy in front has TLS, `web.insecure_http: true`.",
+        next_step="Set `web.tls` in remit.yaml. If a proxy in front has TLS, set `web.insecure_http: true`.",
     )
 
 
 def warnings_for(settings: WebSettings) -> list[str]:
-    """What whoever starts the server has to know before it listens."""
+    """Return the warnings for the person who starts the server."""
     if is_loopback(settings.host):
         return []
     found = [f"listening at {settings.host}: other machines can reach this server"]
     if settings.config.tls is None:
-        found.append("there is no TLS: whoever is on the way reads tokens and cookies")
+        found.append("there is no TLS, so others on the network can read tokens and cookies")
     if settings.config.public_url is None and not settings.config.allowed_hosts:
-        found.append("they cannot ask for it by a name: set web.public_url in remit.yaml")
+        found.append("other machines cannot use a host name for this server; set web.public_url in remit.yaml")
     return found
 
 
 def open_socket(settings: WebSettings) -> socket.socket:
-    """Bound, and not yet listening: its port is known before anything is told about it."""
+    """Return a bound socket that does not listen yet, so that its port is known."""
     require_safe(settings)
     host = settings.host.strip("[]")
     try:
         family = socket.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-        # By its number: asyncio switches Nagle off only where it is named; else answers wait 40 ms for an ACK.
+        # asyncio sets TCP_NODELAY only with the protocol number. Otherwise responses wait 40 ms for an ACK.
         opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as problem:
         raise _cannot_listen(settings, problem) from None
@@ -73,7 +73,7 @@ def port_of(listener: socket.socket) -> int:
 
 
 def server_config(app: Any, settings: WebSettings) -> uvicorn.Config:
-    """uvicorn, with its own logs of addresses off: they would hold whatever stands in a query."""
+    """Return uvicorn's configuration. Its access log is off, because it would contain queries."""
     tls = settings.config.tls
     context = _tls_context(tls) if tls is not None else None
     return uvicorn.Config(
@@ -86,7 +86,7 @@ def server_config(app: Any, settings: WebSettings) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # else whoever is on this machine could say that he is somebody else
+        proxy_headers=False,  # or a process on this machine could claim any client address
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=5,
@@ -98,25 +98,25 @@ def server_config(app: Any, settings: WebSettings) -> uvicorn.Config:
 
 
 def _tls_context(tls: Tls) -> ssl.SSLContext:
-    """Reads both files now. The key must be nobody else's to read."""
+    """Read certificate and key. Refuses a key that other users can read."""
     require_private_key(Path(tls.key))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Without a password, and never asked for one: a server is started with nobody there.
+        # Without a password prompt, because no person is present when a server starts.
         context.load_cert_chain(tls.certificate, tls.key, password=lambda: b"")
     except (OSError, ssl.SSLError, ValueError) as problem:
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
-            f"the certificate cannot be used ({getattr(problem, 'strerror', None) or 'no PEM, or with a password'})",
+            f"the certificate cannot be used ({getattr(problem, 'strerror', None) or 'not PEM, or encrypted'})",
             where=tls.certificate,
-            next_step="Give a certificate with its chain, and its key without a password, both in PEM.",
+            next_step="Use a certificate with its chain, and its key without a password, both in PEM.",
         ) from None
     return context
 
 
 def require_private_key(path: Path) -> None:
-    """A plain file of ours, or of root, that nobody else can read."""
+    """Refuse a key unless it is a regular file of this user or of root that no other user can access."""
     try:
         found = os.stat(path)
     except OSError as problem:
@@ -124,7 +124,7 @@ def require_private_key(path: Path) -> None:
             Reason.STATE_UNSAFE,
             f"the private key cannot be read: {problem.strerror}",
             where=str(path),
-            next_step="Mend `web.tls.key` in remit.yaml.",
+            next_step="Correct `web.tls.key` in remit.yaml.",
         ) from None
     if (
         not stat.S_ISREG(found.st_mode)
@@ -134,16 +134,16 @@ def require_private_key(path: Path) -> None:
     ):
         raise EnvironmentFailureError(
             Reason.STATE_UNSAFE,
-            "the private key of the certificate may be read or changed by others",
+            "other users can read or change the private key of the certificate",
             where=str(path),
-            next_step=f"Make it yours alone: chmod 600 '{path}'",
+            next_step=f"Give access to the owner only: chmod 600 '{path}'",
         )
 
 
 def _cannot_listen(settings: WebSettings, problem: OSError) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.STATE_UNSAFE,
-        f"it is not possible to listen there: {problem.strerror or problem}",
+        f"the server cannot listen at this address: {problem.strerror or problem}",
         where=f"{settings.host} port {settings.port}",
-        next_step="Another server may have the port: name another one with --port, or 0 for any that is free.",
+        next_step="Another server may use the port. Give another one with --port; 0 selects a free one.",
     )
