@@ -1,6 +1,6 @@
 """`remit browse`.
 
-`remit browse -o`: the picture of a `screenshot`, for an agent that has no business in the state directory.
+With -o, it copies the picture of a `screenshot`, because an agent must not read the state directory.
 """
 
 import contextlib
@@ -28,13 +28,18 @@ from remit.workspace.workspace import Workspace
 
 
 def require_new_file(path: Path, action: Action, workspace: Workspace) -> None:
-    """Before anything is done. A file that is there already can only be this action's own, if it ended before."""
+    """Check the path before the action starts. An existing file is only allowed if this action has ended before."""
     if action.type != "screenshot":
-        raise _refusal_error(Reason.ARGUMENT_INVALID, f"only a screenshot has a picture, and this is a {action.type}", path)
+        raise _refusal_error(
+            Reason.ARGUMENT_INVALID, f"only a screenshot has a picture, and this action is a {action.type}", path
+        )
     folder = path.absolute().parent
     if not folder.is_dir():
         raise _refusal_error(
-            Reason.ARGUMENT_INVALID, "there is no such folder to write into", folder, f"Make it: mkdir -p '{folder}'"
+            Reason.ARGUMENT_INVALID,
+            "the folder of the output does not exist",
+            folder,
+            f"Make the folder: mkdir -p '{folder}'",
         )
     if os.path.lexists(path):
         with workspace.store.reading() as connection:
@@ -44,17 +49,19 @@ def require_new_file(path: Path, action: Action, workspace: Workspace) -> None:
 
 
 def write_picture(path: Path, output: Mapping[str, Any]) -> None:
-    """By the action's output. Nothing is ever overwritten; the same picture may be there."""
+    """Write the picture of the action. Never overwrites a file, but accepts one that is the same picture."""
     screenshot = output["screenshot"]
     try:
         picture = Path(screenshot["path"]).read_bytes()
     except FileNotFoundError:
-        advice = "Take a new one, under another id. browser.picture_days says how long they are kept."
-        raise _refusal_error(Reason.FILE_MISSING, "this picture is no longer kept", path, advice) from None
+        advice = (
+            "Take a new one with another action id. The setting browser.picture_days says how long pictures are kept."
+        )
+        raise _refusal_error(Reason.FILE_MISSING, "the picture was deleted", path, advice) from None
     if sha256(picture).hexdigest() != screenshot["sha256"]:
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            "the picture is not as it was taken",
+            "the picture has changed since it was taken",
             where=screenshot["path"],
             next_step="Take a new one.",
         )
@@ -74,16 +81,16 @@ def write_picture(path: Path, output: Mapping[str, Any]) -> None:
 
 
 def _has_content(path: Path, picture: bytes) -> bool:
-    """A link or a pipe is nothing that we have written."""
+    """Return whether the file is this picture. A link or a pipe cannot be ours."""
     return path.is_file() and not path.is_symlink() and path.read_bytes() == picture
 
 
 def _exists_error(path: Path) -> RefusedError:
-    return _refusal_error(Reason.FILE_CONFLICT, "there is such a file already, and nothing is overwritten", path)
+    return _refusal_error(Reason.FILE_CONFLICT, "the file exists already, and is not overwritten", path)
 
 
 def _refusal_error(
-    reason: Reason, what: str, where: Path, next_step: str = "Name another file, or do without -o."
+    reason: Reason, what: str, where: Path, next_step: str = "Name another file, or leave out -o."
 ) -> RefusedError:
     return RefusedError(reason, what, where=str(where), next_step=next_step)
 
@@ -94,14 +101,14 @@ WAITING: Final = 3
 @click.command()
 @click.argument("action", type=click.File("rb"), required=False)
 @token_option
-@click.option("--wait", is_flag=True, help="Wait for the person who has to answer.")
+@click.option("--wait", is_flag=True, help="Wait for the person who must decide.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A new file for the picture of a screenshot, its owner's alone.",
+    help="A new file for the picture of a screenshot. Only its owner can read it.",
 )
-@click.option("--stop", is_flag=True, help="For people: end the browser in the background, with all its sessions.")
+@click.option("--stop", is_flag=True, help="For people: stop the browser in the background, with all its sessions.")
 @workspace_option
 @json_option
 @click.pass_context
@@ -118,10 +125,11 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
     """Run one browser action under a capability token.
 
     ACTION is a JSON file, or - for standard input. The browser runs in the background, so that sessions last from one
-    command to the next. A request that changes something is held there until a person has answered it (`remit
-    approvals`). Exit code 0 when it succeeded; 1 when it was tried and failed, or nobody knows; 2 when it was refused,
-    by a rule or by a person, and nothing was sent; 3 while it waits for a person, or its approved request is under way:
-    the same command again, or --wait, gives the result.
+    command to the next. A request that changes something is held until a person approves it (`remit approvals`).
+
+    The exit code is 0 if the action succeeded, 1 if it failed or its outcome is unknown, 2 if a rule or a person
+    refused it and nothing was sent, and 3 while it waits for a person or its approved request is being sent. After 3,
+    the same command again, or with --wait, gives the result.
     """
     with Workspace.open(directory) as workspace:
         client = HostClient(workspace.root, DaemonFolder.of(workspace.state), _environment())
@@ -131,7 +139,7 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
         if action is None:
             raise click.UsageError("Name the file with the action, or --stop.", ctx)
         raw = read_bounded(action, Action.bounds, source=action.name)
-        parsed = Action.parse(raw, source=action.name)  # here as well, so that a refusal names the file
+        parsed = Action.parse(raw, source=action.name)  # also here, so that a refusal names the file
         if output is not None:
             require_new_file(output, parsed, workspace)
     caller = _Caller(waits=wait, prints=not as_json)
@@ -140,7 +148,7 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
     except KeyboardInterrupt:
         if not caller.questions:
             raise
-        reply = None  # the action goes on without us, and so does its question
+        reply = None  # the action continues, and its approval request stays pending
     if reply is None:
         _print_waiting(caller.questions[-1], as_json=as_json)
         ctx.exit(WAITING)
@@ -151,7 +159,7 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 class _Caller:
-    """Who hears of an action while it is under way."""
+    """Receives the events of an action while it runs."""
 
     def __init__(self, *, waits: bool, prints: bool) -> None:
         self._waits = waits
@@ -166,13 +174,16 @@ class _Caller:
 
     def on_retry(self, number: int) -> None:
         if self._prints:
-            click.echo(f"Not there yet, or no answer: trying again ({number} of {MAX_RETRIES})", err=True)
+            click.echo(
+                f"The element is missing, or the server does not respond. Trying again ({number} of {MAX_RETRIES})",
+                err=True,
+            )
 
 
 def exit_code(result: ActionResult, *, refused: bool) -> int:
-    """By what is left in the world: 2 says that nothing was sent. `refused`: it ended before it had begun.
+    """Return the exit code. 2 guarantees that nothing was sent. `refused`: the action ended before it started.
 
-    A KERNEL_ERROR of an action that had begun may be anything, unless its reason says that nothing was sent.
+    After a KERNEL_ERROR of a started action the effect is unknown, unless its reason says that nothing was sent.
     """
     if result.error is None:
         return 0
@@ -181,13 +192,13 @@ def exit_code(result: ActionResult, *, refused: bool) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """What a new host is given: the agent's token is for this one action, not for a process that lives on."""
+    """Return the environment for a new host, without the token: that is for this action, not for a lasting process."""
     return {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
 
 
 def _show(reply: ActionReply, *, as_json: bool) -> None:
     if reply.stored and not as_json:
-        click.echo("This action has ended before; nothing was done now. Its result:", err=True)
+        click.echo("This action has ended before; nothing was done now. The stored result:", err=True)
     show_json(reply.result.tree())
     for held in () if as_json else _list_held_requests(reply.result):
         click.echo(f"A request of the page waits for a person: remit approvals show {held}", err=True)
@@ -206,7 +217,7 @@ def _print_notice(question: PendingApproval) -> None:
 def _describe_state(question: PendingApproval) -> str:
     if question.is_open:
         return "waiting for a person"
-    return "approved, being sent" if question.state in {"APPROVED", "USED"} else f"answered: {question.state.lower()}"
+    return "approved, being sent" if question.state in {"APPROVED", "USED"} else f"decided: {question.state.lower()}"
 
 
 def _print_waiting(question: PendingApproval, *, as_json: bool) -> None:
@@ -216,19 +227,19 @@ def _print_waiting(question: PendingApproval, *, as_json: bool) -> None:
         return
     if question.is_open:
         click.echo(f"Waiting for a person, until {question.expires[:19]}Z: {question.what}")
-        click.echo(f"  answer:  remit approvals show {question.approval_id}")
-        click.echo(f"  stop:    remit approvals deny {question.approval_id}; until then a yes lets it go on")
+        click.echo(f"  decide:  remit approvals show {question.approval_id}")
+        click.echo(f"  stop:    remit approvals deny {question.approval_id}; until then it can still be approved")
     else:
-        click.echo(f"{_describe_state(question).capitalize()}, and not at its end yet: {question.what}")
+        click.echo(f"{_describe_state(question).capitalize()}, but not finished yet: {question.what}")
     click.echo("  result:  the same command again, or with --wait")
 
 
 def _stop(client: HostClient, workspace: Workspace, *, as_json: bool) -> None:
-    """The browser is everybody's: an agent that could end it would end what others are at."""
+    """Stop the browser. Only for people, because all agents share it and their actions would end."""
     person_at_terminal(workspace.environ)
     try:
         waiting = [each.approval_id for each in workspace.approvals.listed("PENDING")]
-    except RemitError:  # such as a ledger that has to be migrated: the browser can be ended all the same
+    except RemitError:  # such as a ledger that must be migrated first: the browser can be stopped nevertheless
         waiting = []
     sessions = client.stop()
     closed = [workspace.approvals.show(each).state for each in waiting].count("VOID")
@@ -237,5 +248,7 @@ def _stop(client: HostClient, workspace: Workspace, *, as_json: bool) -> None:
     elif sessions is None:
         click.echo("No browser was running.")
     else:
-        ended = f"The browser has ended, and {counted(sessions, 'session')} with it"
-        click.echo(f"{ended}; {counted(closed, 'question')} closed unanswered." if closed else f"{ended}.")
+        ended = f"The browser was stopped, with {counted(sessions, 'session')}"
+        click.echo(
+            f"{ended}; {counted(closed, 'approval request')} closed without a decision." if closed else f"{ended}."
+        )

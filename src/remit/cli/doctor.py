@@ -52,8 +52,9 @@ PLAIN_GLYPHS: Final[dict[Status, str]] = {"ok": "+", "warn": "!", "fail": "x", "
 def doctor(ctx: click.Context, directory: Path, as_json: bool) -> None:
     """Check this machine and workspace, and say what to do.
 
-    Works anywhere; in a workspace its keys and store are looked at too. No private key is loaded. Exits 1 if anything
-    that is needed fails; warnings do not count.
+    It works in any folder. In a workspace, it also checks the keys and the store. It does not load any private key.
+
+    The exit code is 0 if nothing failed, also with warnings, and 1 if something that is needed failed.
     """
     found = examine(directory, os.environ, system_clock)
     if as_json:
@@ -64,7 +65,7 @@ def doctor(ctx: click.Context, directory: Path, as_json: bool) -> None:
 
 
 def examine(directory: Path, environ: Mapping[str, str], clock: Clock) -> Checkup:
-    """The whole check-up of this machine, and of the workspace that `directory` lies in."""
+    """Check this machine and the workspace that contains `directory`."""
     machine = check_machine(environ, clock)
     try:
         root = find_root(directory, environ)
@@ -77,7 +78,7 @@ def examine(directory: Path, environ: Mapping[str, str], clock: Clock) -> Checku
 
 
 def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:
-    """The workspace's part alone."""
+    """Check only the workspace."""
     try:
         state = locate_state(root, environ)
     except (RemitError, OSError, RuntimeError) as problem:  # RuntimeError: a path that links to itself
@@ -104,7 +105,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     try:
         has_database = settings().store == "sqlite"
     except (OSError, RemitError):
-        has_database = True  # the default; what is wrong with the settings is told below
+        has_database = True  # the default; a problem of the settings is reported below
     return (
         WORKSPACE.run(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
         CONFIG.run(config),
@@ -114,7 +115,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
 
 
 def inspect_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[Check]:
-    """The goal door of a workspace, with the eyes of the rooms that read catalogues and policies."""
+    """Check the catalogues, the policies and the promoted simulations of a workspace."""
     with Workspace(root, state := locate_state(root, environ), read_settings(state), environ, clock) as workspace:
         config, folder = workspace.config, (root / workspace.config.root).resolve()
 
@@ -139,14 +140,14 @@ def _to_file_findings(count: int, findings: Sequence[CatalogueFinding]) -> FileF
 
 
 def check_exchange(folder: str) -> Check:
-    """Old and new file change places in one step, or a plan does not touch them."""
+    """Check that two files can be exchanged in one step. Plans change files only by such an exchange."""
     probe = probe_exchange(folder)
     if probe.works:
         return EXCHANGE.ok(probe.found)
     if not probe.tried:
-        return EXCHANGE.warn(probe.found, "Make sure that you may write to the project's folder, then look again.")
-    advice = "Keep the project on ext4, XFS, Btrfs or tmpfs, where plans can change files. Tasks need none of this."
-    return EXCHANGE.fail(f"two files cannot change places in one step here ({probe.found})", advice)
+        return EXCHANGE.warn(probe.found, "Make sure that you can write to the folder of the project, and check again.")
+    advice = "Move the project to ext4, XFS, Btrfs or tmpfs, where plans can change files. Tasks do not need this."
+    return EXCHANGE.fail(f"two files cannot be exchanged in one step here ({probe.found})", advice)
 
 
 def _show(found: Checkup) -> None:
@@ -166,7 +167,7 @@ def _show(found: Checkup) -> None:
 
 
 def _row(check: Check, glyphs: Mapping[Status, str]) -> tuple[object, ...]:
-    from rich.text import Text  # noqa: PLC0415 - as in `show_table`: a heavy import, wanted only for tables
+    from rich.text import Text  # noqa: PLC0415 - as in `show_table`: a heavy import, needed only for tables
 
     mark = Text(f"{glyphs[check.status]} {check.status}", style=COLOURS[check.status])
     return mark, check.name, check.found

@@ -17,14 +17,14 @@ from remit.workspace.workspace import Workspace
     "--grant-to",
     "role",
     metavar="ROLE",
-    help="PostgreSQL: let this role add to the ledgers and read them, and take all else from it.",
+    help="PostgreSQL: grant this role INSERT and SELECT on the ledger tables, and revoke everything else.",
 )
 @workspace_option
 @json_option
 def migrate(role: str | None, directory: Path, as_json: bool) -> None:
     """Bring the store's tables up to date.
 
-    Nothing else in Remit ever changes them: after an update, commands refuse to work until this has run.
+    Only this command changes the tables. After an update of Remit, other commands refuse to work until it has run.
     """
     with Workspace.open(directory) as workspace:
         with workspace.store.reading() as connection:
@@ -38,4 +38,4 @@ def migrate(role: str | None, directory: Path, as_json: bool) -> None:
         return
     click.echo(f"Applied: {', '.join(applied)}" if applied else "Already up to date.")
     if role is not None:
-        click.echo(f"Role {role} may add to the ledgers and read them, and nothing else.")
+        click.echo(f"Role {role} can add to the ledgers and read them, and nothing else.")

@@ -42,8 +42,8 @@ _ID_FIELDS: Final = {
     multiple=True,
     metavar="ID",
     help=(
-        "A task, envelope, rollback or dispatch whose process you know to be dead, on another machine or before a"
-        " reboot. May be repeated."
+        "The id of a task, envelope, rollback or dispatch whose process is certainly dead: it ran on another machine or"
+        " before a reboot. May be repeated."
     ),
 )
 @click.option(
@@ -51,7 +51,7 @@ _ID_FIELDS: Final = {
     "abandoned",
     multiple=True,
     metavar="ID",
-    help="One that cannot be settled, to be closed as a failure of unknown effect. May be repeated.",
+    help="An id that cannot be recovered. It is closed as a failure with unknown effect. May be repeated.",
 )
 @workspace_option
 @json_option
@@ -61,8 +61,10 @@ def recover(
 ) -> None:
     """Finish or undo what a crash interrupted, and record the outcome.
 
-    Tasks, plans, rollbacks, browser actions, calls and goals alike. What a living process is at work on is left alone.
-    Exit code 0 when nothing is left, 1 when something could not be settled: the table says what to do.
+    It recovers tasks, plans, rollbacks, browser actions, calls and goals. The work of running processes is not touched.
+
+    The exit code is 0 if nothing is left unfinished, and 1 if something could not be recovered. Then the table says
+    what to do.
     """
     with Workspace.open(directory) as workspace:
         kinds = _unfinished(workspace)
@@ -88,20 +90,20 @@ def recover(
 
 
 def _unfinished(workspace: Workspace) -> dict[str, str]:
-    """Everything without an outcome, by its id: what kind of request it is."""
+    """Return the kind of every request without an outcome, by its id."""
     with workspace.store.reading() as connection:
         return {claimed.key.key: scope for scope in SCOPES for claimed in unfinished(connection, scope)}
 
 
 def _require_unfinished(recoverable: Collection[str], named: Collection[str]) -> None:
-    """A mistyped id must not read as a task that was settled."""
+    """Refuse an id without unfinished work, so that a mistyped id does not look like recovered work."""
     for name in named:
         if name not in recoverable:
             raise RefusedError(
                 Reason.STATE_MISSING,
-                "no unfinished task has this id, and no plan or rollback; nothing was done",
+                "no unfinished task, plan or rollback has this id; nothing was done",
                 where=f"--dead {name}",
-                next_step="`remit recover` alone shows what it cannot settle by itself.",
+                next_step="`remit recover` without options lists the work that it cannot recover by itself.",
             )
 
 
@@ -145,7 +147,7 @@ def _describe_result(outcome: Contract | None) -> str:
 
 def _describe_plan(report: ExecutionReport) -> str:
     if is_of_unknown_effect(report):
-        return f"{report.plan_id}: {'. '.join(report.warnings[:-1])}."  # the last one says once more why it failed
+        return f"{report.plan_id}: {'. '.join(report.warnings[:-1])}."  # the last one repeats why it failed
     return f"{report.plan_id}: {render_final_state(report) or 'had taken effect; its outcome is recorded'}"
 
 
@@ -162,7 +164,7 @@ def _as_document(report: Recovered[Any], kind: str) -> dict[str, Any]:
 
 
 def _as_tree(outcome: Contract | None) -> dict[str, Any] | None:
-    """Of a plan its signed status; the report is in its folder."""
+    """Return the outcome as JSON. For a plan, it is the signed status, because the report is in its folder."""
     if isinstance(outcome, PlanOutcome):
         return outcome.status.tree()
     return outcome.tree() if outcome else None

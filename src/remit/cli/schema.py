@@ -1,4 +1,4 @@
-"""`remit schema`. Reads the shipped files; no model is loaded."""
+"""`remit schema`. Reads the schema files of the package and loads no model."""
 
 import click
 
@@ -17,15 +17,15 @@ def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: 
 def schema(name: str | None, as_json: bool) -> None:
     """List the contracts, or print the JSON Schema of one.
 
-    With NAME its schema, one JSON document with or without --json. A document that fits its schema is well-formed;
-    Remit still checks what a schema cannot say, such as one field against another.
+    With NAME, it prints the schema of that contract as one JSON document, with or without --json. A schema describes
+    the form of a document. Remit also checks what a schema cannot describe, such as one field against another.
     """
     if name is None:
         _show_list(as_json=as_json)
         return
     if name not in CONTRACTS:
         raise RefusedError(
-            Reason.MALFORMED, f"there is no contract named {name!r}", next_step="See what there is: remit schema"
+            Reason.MALFORMED, f"there is no contract named {name!r}", next_step="List the contracts: remit schema"
         )
     show_json(load_schema(name))
 
@@ -35,11 +35,11 @@ def _show_list(*, as_json: bool) -> None:
     if as_json:
         show_json([{"name": name, "description": description} for name, description in described])
         return
-    show_table(("contract", "what it is"), described, prose=("what it is",))
-    click.echo("One of them: remit schema task-manifest")
+    show_table(("contract", "description"), described, prose=("description",))
+    click.echo("To print one: remit schema task-manifest")
 
 
 def _first_sentence(description: str) -> str:
-    """Up to the first full stop that ends a sentence: a dot inside `remit.yaml` does not."""
+    """Return the first sentence. A dot inside `remit.yaml` does not end a sentence."""
     text = " ".join(description.split())
     return text.partition(". ")[0].rstrip(".") + "."

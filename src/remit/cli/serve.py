@@ -25,19 +25,19 @@ from remit.workspace.workspace import Workspace
 @click.option("--host", help="The address to listen on, instead of web.host in remit.yaml.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port, instead of web.port; 0: any that is free.")
 @click.option("--open", "opens", is_flag=True, help="Open the login link in the browser of this desktop.")
-@click.option("--no-link", is_flag=True, help="Print no login link: people are invited by `remit people invite`.")
+@click.option("--no-link", is_flag=True, help="Print no login link. Invite people with `remit people invite`.")
 @workspace_option
 @json_option
 def serve(host: str | None, port: int | None, opens: bool, no_link: bool, directory: Path, as_json: bool) -> None:
     """Serve this workspace: HTTP API, console, and MCP over HTTP.
 
-    Finishes or clears away first what a crash left. Listens on loopback unless remit.yaml or --host says otherwise, and
-    prints a link to log in with, once, as admin. SIGTERM or Ctrl-C ends it: what runs is given a few seconds.
-    REMIT_LOG=info writes one JSON line for each request to standard error.
+    First it recovers work that a crash interrupted. It listens on loopback, unless remit.yaml or --host names another
+    address, and prints a link that logs one person in, once, as admin. SIGTERM or Ctrl-C stops it; running work gets a
+    few seconds to end. REMIT_LOG=info writes one JSON line for each request to standard error.
     """
     with Workspace.open(directory) as workspace, contextlib.ExitStack() as stack:
         require_no_server(workspace.state)
-        click.echo("Starting ...", err=True)  # what follows takes a moment
+        click.echo("Starting ...", err=True)  # the next lines take a moment
         serving = _serving()
         stack.enter_context(tracing(os.environ))
         person = None if no_link else _person()
@@ -63,7 +63,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
 
 
 def _serving() -> Any:
-    """The web server's own modules, which an installation without the extra `web` does not have."""
+    """Load the web server. An installation without the extra `web` does not have its packages."""
     try:
         from remit.web import serve as serving  # noqa: PLC0415 - heavy, and optional
     except ModuleNotFoundError as problem:
@@ -79,7 +79,7 @@ def _serving() -> Any:
 
 
 def _person() -> Person | None:
-    """Whoever starts it, if that is a person: an agent gets no link, and the server runs without one."""
+    """Return the person who starts the server, or None for an agent, which gets no login link."""
     try:
         return person_at_terminal(os.environ)
     except RefusedError as problem:
@@ -89,7 +89,7 @@ def _person() -> Person | None:
 
 def _print_recovered(reports: list[Recovered[Any]]) -> None:
     if reports:
-        click.echo(f"A crash had left {counted(len(reports), 'thing')} unfinished:", err=True)
+        click.echo(f"A crash had left {counted(len(reports), 'request')} unfinished:", err=True)
     for report in reports:
         click.echo(
             f"  {describe_recovery(report)}: {display_name(report.key)}: {display_name(describe_outcome(report))}",
@@ -105,14 +105,14 @@ def _print_address(url: str, link: Invitation | None, recovered: list[Recovered[
         click.echo(f"Listening on {url}")
         if link is not None:
             click.echo(f"Log in (once, until {link.expires_at:%H:%M} UTC): {url}{link.path}")
-        click.echo("Ctrl-C ends it.")
+        click.echo("Ctrl-C stops the server.")
     sys.stdout.flush()
 
 
 @contextlib.contextmanager
 def _opened(folder: Path, link: str) -> Iterator[None]:
-    """In the browser, by way of a file that only this user can read: arguments of a program are seen by everybody."""
-    import webbrowser  # noqa: PLC0415 - for this option alone
+    """Open the link in the browser through a file that only this user can read: all users can see program arguments."""
+    import webbrowser  # noqa: PLC0415 - only for this option
 
     page = folder / "login.html"
     page.unlink(missing_ok=True)

@@ -26,18 +26,21 @@ def task() -> None:
 @task.command()
 @click.argument("manifest", type=click.File("rb"))
 @output_option
-@click.option("--minutes", type=click.IntRange(1, 60), default=5, show_default=True, help="How long the lease lives.")
+@click.option(
+    "--minutes", type=click.IntRange(1, 60), default=5, show_default=True, help="How many minutes the lease is valid."
+)
 @workspace_option
 @json_option
 def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Path, as_json: bool) -> None:
-    """The kernel's side: sign a lease for MANIFEST (a JSON file, or - for standard input).
+    """Sign a lease for one task, as the kernel does.
 
-    A lease that a person signs for a protected file lets an agent use that file in this task. A warning names the file.
+    MANIFEST is a JSON file, or - for standard input. A lease that a person signs for a protected file lets an agent use
+    that file in this task. A warning names the file.
     """
     from remit.services.agent_tasks import protected_paths  # noqa: PLC0415 - as below
 
     raw = _read(manifest, TaskManifest)
-    # The output first: a lease that is signed and recorded, and then cannot be handed over, is authority gone astray.
+    # The output is opened first. A lease that is signed and recorded but cannot be written would be lost.
     with open_output(output, reserved=(manifest.name,)) as out:
         with Workspace.open(directory) as workspace:
             require_clock(workspace, timedelta(minutes=minutes))
@@ -47,7 +50,7 @@ def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Pat
             out.write(token.canonical() + b"\n")
     for path in protected:
         click.echo(
-            f"warning: {printable(path)} is protected; with this lease an agent may run {token.capability_id} on it",
+            f"warning: {printable(path)} is protected; with this lease, an agent can run {token.capability_id} on it",
             err=True,
         )
     if output is None or as_json:
@@ -59,16 +62,19 @@ def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Pat
 @task.command()
 @click.argument("manifest", type=click.File("rb"))
 @click.option("--lease", "lease_file", type=click.File("rb"), required=True, help="The lease for this manifest.")
-@click.option("--dry-run", is_flag=True, help="Check everything, claim and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Check everything, but do not claim or run the task.")
 @workspace_option
 @json_option
 @click.pass_context
 def run(
     ctx: click.Context, manifest: IO[bytes], lease_file: IO[bytes], dry_run: bool, directory: Path, as_json: bool
 ) -> None:
-    """Run MANIFEST under its lease and print the signed result.
+    """Run a task under its lease, and print the signed result.
 
-    Exit code 0 when it succeeded, now or before; 1 when it ran and failed; 2 when it was refused and nothing ran.
+    MANIFEST is a JSON file, or - for standard input.
+
+    The exit code is 0 if the task succeeded, now or before, 1 if it ran and failed, and 2 if it was refused and nothing
+    ran.
     """
     raw = _read(manifest, TaskManifest)
     token = read_bounded(lease_file, LeaseToken.bounds, source=lease_file.name)
@@ -92,23 +98,23 @@ def run(
             click.echo(f"Would run: {outcome.summary}")
         return
     if dry_run and not as_json:
-        click.echo("Already done; the stored result:", err=True)
+        click.echo("Already done. The stored result:", err=True)
     show_json({"already_done": True, "result": outcome.tree()} if dry_run and as_json else outcome.tree())
     if outcome.error is not None:
         ctx.exit(2 if refusals else 1)
 
 
 def _run_for_agent(workspace: Workspace, raw: bytes, lease: bytes, *, dry_run: bool) -> int:
-    """The same, by the rules for agents: no protected file without a person's lease, no digest of content."""
-    from remit.services.agent_tasks import require_not_protected, result_for_agent  # noqa: PLC0415 - for agents alone
+    """Run the task by the rules for agents: no protected file without a person's lease, and no digest of content."""
+    from remit.services.agent_tasks import require_not_protected, result_for_agent  # noqa: PLC0415 - only for agents
 
     require_not_protected(workspace, TaskManifest.parse(raw), lease)
     if dry_run:
         raise RefusedError(
             Reason.PERMISSION_DENIED,
-            "a dry run tells the sizes of files, so it is for people",
+            "a dry run shows the sizes of files, so it is for people only",
             where="--dry-run",
-            next_step="Run the task without it.",
+            next_step="Run the task without --dry-run.",
         )
     refusals: list[RefusedError] = []
     outcome = workspace.execute_task(raw, lease, on_refusal=refusals.append, on_stored=_print_stored)
@@ -122,11 +128,13 @@ def _run_for_agent(workspace: Workspace, raw: bytes, lease: bytes, *, dry_run: b
 @json_option
 @click.pass_context
 def restore(ctx: click.Context, result: IO[bytes], directory: Path, as_json: bool) -> None:  # noqa: ARG001 - the result is JSON either way
-    """Take back what a task did. RESULT is its signed result, as `remit task run` printed it (- for standard input).
+    """Undo a task.
 
-    A moved file is moved back, a deleted one restored from its snapshot, a reversible copy removed if nobody changed
-    it. That is a task of its own, leased and recorded; a second time gives the first time's result. Exit codes as those
-    of `remit task run`.
+    RESULT is the signed result that `remit task run` printed, or - for standard input. A moved file is moved to its old
+    path, a deleted file is restored from its snapshot, and a reversible copy is removed if it has not changed. This is
+    a separate task with a lease and ledger entries. A second restore returns the result of the first.
+
+    The exit codes are those of `remit task run`.
     """
     raw = _read(result, ExecutionResult)
     refusals: list[RefusedError] = []
@@ -138,12 +146,12 @@ def restore(ctx: click.Context, result: IO[bytes], directory: Path, as_json: boo
 
 
 def _print_stored() -> None:
-    """On standard error: the result itself is the same, to the byte."""
+    """Print a note on standard error, because the result itself is the same, byte for byte."""
     click.echo("Already done before; nothing was done now. The stored result:", err=True)
 
 
 def _read(stream: IO[bytes], contract: type[Contract]) -> bytes:
-    """The bytes of a document that can be parsed. Parsed here as well, so that a refusal names the file."""
+    """Read a document, and parse it so that an error names the file."""
     raw = read_bounded(stream, contract.bounds, source=stream.name)
     contract.parse(raw, source=stream.name)
     return raw

@@ -55,9 +55,7 @@ id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--wait", is_flag=True, help="Stay here. Show each approval request when it comes, and ask: yes, no or later."
-)
+@click.option("--wait", is_flag=True, help="Stay here, show each request when it comes, and ask: yes, no or later.")
 @as_option
 @workspace_option
 @json_option
@@ -88,7 +86,7 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
 @approvals.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also list decided and expired requests, the last thousand.")
 @click.option(
-    "--goals", is_flag=True, help="List goals only. Without this or --plans, --json lists browser requests and calls."
+    "--goals", is_flag=True, help="List goals only. Without this and --plans, --json lists requests and calls."
 )
 @click.option("--plans", is_flag=True, help="List proposed plans only.")
 @workspace_option
@@ -308,7 +306,7 @@ def _print_other_counts(goals: int, plans: int) -> None:
         if number:
             verb = "is" if number == 1 else "are"
             click.echo(
-                f"{counted(number, what)} {verb} pending too, but not in this list: remit approvals list {option} --json",
+                f"{counted(number, what)} {verb} pending too, not in this list: remit approvals list {option} --json",
                 err=True,
             )
 

@@ -43,7 +43,7 @@ LABEL: Final = 10
 
 
 class ApprovalArguments(NamedTuple):
-    """The arguments of an approval: what it allows and which preview it is for. Without a preview, the person is asked."""
+    """The arguments of an approval: what it allows and for which preview. Without a preview, the person is asked."""
 
     who: Person
     allowed: Allowance
@@ -241,7 +241,7 @@ def _no_terminal_error(shown: ProposalPreview, directory: Path, max_lines: int |
     show_command = _command("show", directory, name, *full)
     command = _approve_command(shown, directory, max_lines)
     if shown.document.doomed:
-        then = f"the plan would fail, so it can only be denied (the proposer reads the reason): {_deny_command(directory, name)}"
+        then = f"the plan would fail, so it can only be denied (with a reason for the proposer): {_deny_command(directory, name)}"
     elif len(command) > MAX_COMMAND_LENGTH:
         then = "if you want these changes, run the command that is shown there after `answer`"
     else:
@@ -324,7 +324,7 @@ def _lines(
         yield _render_labelled("preview", "none is stored, so it is unknown here what the plan would do")
         yield _render_labelled(
             "compute",
-            f"{_command('compute', directory, view.proposal_id)} (runs the SQL and the pipelines of the plan)",
+            f"{_command('compute', directory, view.proposal_id)} (runs the SQL and pipelines of the plan)",
         )
         yield _render_labelled("answer", _command("deny", directory, view.proposal_id))
     answered = f" by {display_name(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
@@ -336,7 +336,7 @@ def _lines(
 
 
 def _render_answers(shown: ProposalPreview, directory: Path, max_lines: int | None) -> Iterator[str]:
-    """Yield the commands that are possible. A stale preview must be computed again; a doomed plan can only be denied."""
+    """Yield the possible commands. A stale preview must be computed again; a doomed plan can only be denied."""
     if shown.changed_since:
         yield _render_labelled("answer", _command("deny", directory, shown.proposal_id))
     elif shown.document.doomed:

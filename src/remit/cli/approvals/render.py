@@ -53,9 +53,7 @@ def kind_of(approval: Approval) -> ApprovalKind:
     if isinstance(approval.preview, CallPreview):
         return _CALL._replace(subject=f"the {display_name(approval.preview.headline)}")
     if approval.preview.method is not None:
-        return ApprovalKind(
-            approval.preview.method, "the request", "Send this request?", "is sent, once", "is not sent"
-        )
+        return ApprovalKind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
 
 

@@ -87,9 +87,7 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Approva
                 prompted.add(first.key)
                 try:
                     _ask(first)
-                except (
-                    PreviewNotStoredError
-                ) as problem:  # another process may be computing it; the request is asked later
+                except PreviewNotStoredError as problem:  # it may be computed right now; then it is asked later
                     without_preview.add(first.key)
                     if first.key not in reported:
                         click.echo(f"\n{problem}", err=True)

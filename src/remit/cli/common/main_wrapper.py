@@ -1,7 +1,7 @@
-"""Where the command line meets the world: arguments that are no text, streams that take nothing, ways to end.
+"""The outer frame of every command: checks of its arguments, failures of its output streams, and its exit code.
 
-Whatever happens inside, a command ends with an exit code and at most one message; no traceback, unless REMIT_DEBUG asks
-for one. Loads click and nothing heavier.
+A command always ends with an exit code and at most one message. It prints a traceback only if REMIT_DEBUG asks for one.
+This module loads click and nothing heavier.
 """
 
 import contextlib
@@ -18,41 +18,42 @@ from typing import Any, Final
 import click
 
 STARTED: Final = time.monotonic()
-"""When this process came to us: what a person waits for began then."""
+"""When this process started. The waiting time that a command reports begins here."""
 
 READER_GONE: Final = 141
-"""A reader such as `head` saw enough: what a shell shows for any program that SIGPIPE ended. No failure of ours."""
+"""The exit code if a reader such as `head` closes the pipe. Shells show it for programs that SIGPIPE ended."""
 
 
 OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF})
 
 
 class ReaderGoneError(Exception):
-    """A broken pipe under another name: click would make exit code 1 of it."""
+    """A broken pipe under another name, because click would turn a `BrokenPipeError` into exit code 1."""
 
 
 @contextlib.contextmanager
 def renaming_broken_pipes() -> Iterator[None]:
+    """Raise `ReaderGoneError` for a broken pipe of our own streams, and `ConnectionAbortedError` for any other."""
     try:
         yield
     except BrokenPipeError as problem:
         if is_reader_gone():
             raise ReaderGoneError from None
-        # Another connection's other end: no reason to be silent. Not under its own name, which click would swallow.
+        # The peer of another connection is gone, which must be reported. Click would swallow the original exception.
         raise ConnectionAbortedError(errno.ECONNABORTED, "a connection was closed by its other end") from problem
 
 
 def is_reader_gone() -> bool:
-    """Whether nobody reads what we write: then a broken pipe is one of our own streams."""
+    """Return whether the reader of standard output or standard error is gone, so that the broken pipe is our own."""
     poll = select.poll()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # one without a descriptor has no reader to lose
+        with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor has no reader
             poll.register(stream.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 class UnicodeText(click.types.StringParamType):
-    """Text that every database, document and terminal can hold. File names may be any bytes: they are no text."""
+    """Text that is valid UTF-8, for databases, documents and terminals. File names may be any bytes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = super().convert(value, param, ctx)
@@ -67,7 +68,7 @@ UNICODE_TEXT: Final = UnicodeText()
 
 
 def require_unicode_text(command: click.Command) -> None:
-    """Every text parameter, of this command and those below it, takes real text only."""
+    """Make every text parameter of this command and of its subcommands refuse text that is not valid UTF-8."""
     for parameter in command.params:
         if parameter.type is click.STRING:
             parameter.type = UNICODE_TEXT
@@ -77,18 +78,18 @@ def require_unicode_text(command: click.Command) -> None:
 
 
 def suggest(name: str, names: Iterable[str]) -> str:
-    """What a mistyped name was meant to be, as far as that can be guessed."""
+    """Return a hint with the most similar name, or an empty text if no name is similar."""
     close = importlib.import_module("difflib").get_close_matches(name, list(names), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
-    """Run a command and tell how it ended, in words and as an exit code."""
+    """Run a command, report its error if there is one, and return the exit code."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
     if sys.stdout is None:
-        # Before anything is done: the next file that is opened would take the place of standard output.
-        return _report_output_failure("standard output is closed", "Send it to a file, or to /dev/null.")
+        # Refused before the command starts: the next file that it opens would get the descriptor of standard output.
+        return _report_output_failure("standard output is closed", "Redirect it to a file, or to /dev/null.")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -101,7 +102,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
         return READER_GONE
     except OSError as problem:
         _discard_output()
-        advice = "What the command did stays done; what it had to say is lost. Make room, or send it elsewhere."
+        advice = "The command did its work, but its output is lost. Free some disk space, or redirect the output."
         return _report_output_failure(f"the output could not be written: {problem.strerror}", advice)
     return code
 
@@ -116,7 +117,7 @@ def _run(start: Callable[[], Any], arguments: Sequence[str]) -> int:
         return 1
     except Exception as problem:
         if isinstance(problem, OSError) and problem.filename is None and problem.errno in OUTPUT_FAULTS:
-            raise  # files have names, and databases errors of their own: this was a stream
+            raise  # errors of files have a file name, and databases have their own errors: this was one of our streams
         command = next(iter(arguments), "")
         failing = importlib.import_module("remit.cli.common.errors")
         code = failing.report(problem, as_json="--json" in arguments, command=command)
@@ -130,7 +131,7 @@ def _report_output_failure(what: str, next_step: str) -> int:
 
 
 def _discard_output() -> None:
-    """What is still in the buffers goes nowhere: else Python complains about it as it ends."""
+    """Discard the rest of the output buffers. Otherwise Python reports an error when it exits."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):

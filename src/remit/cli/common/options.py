@@ -1,4 +1,4 @@
-"""What commands share in showing results: the `--json` option, one JSON document, counts, a running count."""
+"""Options and output that commands share: `--json` and the JSON document, `--workspace`, tables and counts."""
 
 import contextlib
 import json
@@ -34,7 +34,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def json_option(command: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document for programs.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for programs.")(command)
 
 
 def workspace_option(command: F) -> F:
@@ -44,15 +44,15 @@ def workspace_option(command: F) -> F:
         "directory",
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         default=Path(),
-        help="A folder in the workspace (default: here).",
+        help="A folder in the workspace. The default is the current folder.",
     )(command)
 
 
 @contextlib.contextmanager
 def counting(what: str) -> Iterator[Callable[..., None]]:
-    """A running count on standard error for work that takes longer than a second, on a terminal only.
+    """Show a running count on standard error if the work takes longer than a second, on a terminal only.
 
-    What it yields takes how much is done, and of how much if that is known.
+    Yields a function that takes the number done and, if it is known, the total.
     """
     started = time.monotonic()
     shown = False
@@ -71,7 +71,7 @@ def counting(what: str) -> Iterator[Callable[..., None]]:
 
 
 def show_json(document: Any, *, indent: int | None = 2) -> None:
-    """One document. What a terminal cannot show, or would obey, is escaped, which means the same."""
+    """Print one JSON document. Characters that a terminal cannot show or would obey are escaped, as JSON allows."""
     text = json.dumps(document, ensure_ascii=not speaks_unicode(), indent=indent)
     if not text.replace("\n", "").isprintable():
         text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

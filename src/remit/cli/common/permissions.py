@@ -1,8 +1,9 @@
-"""For whom each command is: one table, asked before a command begins.
+"""The permissions of the commands: a table that is checked before a command starts.
 
-Whoever has REMIT_AGENT or REMIT_TOKEN set is an agent, and may do by a command what it may do by any other way in: what
-decides, signs or changes what others rely on is for a person. So is what prints entries of the record: they hold
-digests and counts of files and rows that an agent did not send. A command that is not in the table is for a person.
+A caller with REMIT_AGENT or REMIT_TOKEN in its environment is an agent. It has the same rights here as over HTTP and
+MCP. Commands that decide, sign or change what other callers rely on are for a person. So are commands that print
+entries of the ledger, because these hold digests and counts of files and rows that the agent did not send. A command
+that is not in the table is for a person.
 """
 
 import functools
@@ -15,7 +16,7 @@ import click
 PERSON: Final = "person"
 ANYONE: Final = "anybody"
 CHECKED_BY_COMMAND: Final = "itself"
-"""The command looks at the token by itself, because what it asks for depends on more than its name."""
+"""The command checks the token itself, because the right that it needs depends on its options."""
 
 COMMAND_PERMISSIONS: Final[dict[str, str]] = {
     "init": ANYONE,
@@ -23,13 +24,13 @@ COMMAND_PERMISSIONS: Final[dict[str, str]] = {
     "doctor": ANYONE,
     "task lease": PERSON,
     "task run": "run_task",
-    "task restore": PERSON,  # it leases what it does
+    "task restore": PERSON,  # it signs a lease for its own task
     "preview": ANYONE,
     "approve": PERSON,
     "propose": CHECKED_BY_COMMAND,
     "apply": "apply",
     "run": PERSON,
-    "runs": PERSON,  # what is recorded tells of files and rows
+    "runs": PERSON,  # ledger entries describe files and rows
     "rollback": CHECKED_BY_COMMAND,
     "cancel": CHECKED_BY_COMMAND,
     "prune": PERSON,
@@ -63,16 +64,16 @@ COMMAND_PERMISSIONS: Final[dict[str, str]] = {
     "intake list": ANYONE,
     "intake export": ANYONE,
     "mcp": CHECKED_BY_COMMAND,
-    "serve": CHECKED_BY_COMMAND,  # to an agent without a link
+    "serve": CHECKED_BY_COMMAND,  # without a login link for an agent
     "recover": PERSON,
     "ledger verify": ANYONE,
-    "ledger show": PERSON,  # what is recorded tells of files and rows
+    "ledger show": PERSON,  # ledger entries describe files and rows
     "ledger trace": PERSON,
     "ledger replay": PERSON,
     "ledger rebuild": PERSON,
     "ledger export": PERSON,
-    "ledger head": PERSON,  # how many entries there are depends on what files and rows hold
-    "clock show": PERSON,  # likewise when the newest one was written
+    "ledger head": PERSON,  # the number of entries depends on the content of files and rows
+    "clock show": PERSON,  # so does the time of the newest entry
     "clock accept": PERSON,
     "keys list": ANYONE,
     "keys export": ANYONE,
@@ -82,21 +83,21 @@ COMMAND_PERMISSIONS: Final[dict[str, str]] = {
     "schema": ANYONE,
     "completion": ANYONE,
 }
-"""PERSON, ANYBODY, ITSELF, or the right (`remit.services.base.permissions`) that an agent's token must give."""
+"""PERSON, ANYONE, CHECKED_BY_COMMAND, or the right (`remit.services.base.permissions`) that a token must give."""
 
 _ALTERNATIVES: Final = {
-    "approve": "Propose it, and a person answers: remit propose PLAN",
-    "run": "Propose it, and a person answers: remit propose PLAN",
+    "approve": "Propose the plan, and a person decides: remit propose PLAN",
+    "run": "Propose the plan, and a person decides: remit propose PLAN",
     **dict.fromkeys(
         ("runs", "ledger show", "ledger trace", "ledger replay", "ledger export", "ledger head"),
-        "Let a person look, at a terminal where REMIT_AGENT and REMIT_TOKEN are not set. An agent may verify the"
-        " ledger (remit ledger verify), and asks over HTTP or MCP what became of its own plans and tasks.",
+        "Ask a person to run this in a terminal where REMIT_AGENT and REMIT_TOKEN are not set. An agent can verify the"
+        " ledger (remit ledger verify). Over HTTP or MCP it gets the outcomes of its own plans and tasks.",
     ),
 }
 
 
 def require_permissions(command: click.Command, path: str) -> None:
-    """From now on this command, and those below it, ask the table before they begin."""
+    """Make this command and its subcommands check the table before they start."""
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
             require_permissions(child, f"{path} {name}")
@@ -108,7 +109,7 @@ def require_permissions(command: click.Command, path: str) -> None:
 
 
 class _PermissionCheck:
-    """A command's own function, once it is clear that it is for whoever calls."""
+    """The callback of a command, which runs only if the caller has permission."""
 
     def __init__(self, callback: Callable[..., Any], path: str) -> None:
         functools.update_wrapper(self, callback)
@@ -124,7 +125,7 @@ class _PermissionCheck:
 
 def _require(permission: str, path: str, parameters: dict[str, Any]) -> None:
     from remit.core.errors import RefusedError  # noqa: PLC0415 - as above
-    from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - `remit --help` does without
+    from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - `remit --help` must stay quick
 
     if not any(os.environ.get(variable) for variable in AGENT_VARIABLES):
         return
@@ -140,7 +141,7 @@ def _require(permission: str, path: str, parameters: dict[str, Any]) -> None:
 
 
 def _require_right(right: str, parameters: dict[str, Any]) -> None:
-    from remit.cli.common.identity import authenticate_agent  # noqa: PLC0415 - an agent's commands only
+    from remit.cli.common.identity import authenticate_agent  # noqa: PLC0415 - only for agents
     from remit.services.base.permissions import Right, require  # noqa: PLC0415 - as above
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 

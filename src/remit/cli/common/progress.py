@@ -1,4 +1,4 @@
-"""How far a plan is, on standard error: only on a terminal, and only for what takes longer than a blink."""
+"""A progress bar on standard error. It appears only on a terminal, and only if the work takes a while."""
 
 import contextlib
 import sys
@@ -17,7 +17,7 @@ Report = Callable[[str, int, int, str], None]
 
 
 class _Bar:
-    """Drawn when it is told of something, by nobody else: no thread of its own beside a process that forks."""
+    """A progress bar that is drawn only when progress is reported. It has no thread, because this process forks."""
 
     def __init__(self) -> None:
         self._began = self._drawn = time.monotonic()
@@ -36,7 +36,7 @@ class _Bar:
         bar.refresh()
 
     def _drawing(self) -> "tuple[Progress, TaskID]":
-        from rich.console import Console  # noqa: PLC0415 - heavy, and most plans are done before it would be loaded
+        from rich.console import Console  # noqa: PLC0415 - heavy, and most plans end before it is needed
         from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
 
         if self._bar is None or self._task is None:
@@ -55,7 +55,7 @@ class _Bar:
 
 @contextlib.contextmanager
 def showing_progress(*, quiet: bool = False) -> Iterator[Report]:
-    """What it yields takes the phase, how much is done, of how much, and the name of what is being worked on."""
+    """Show progress. Yields a function that takes the phase, the number done, the total, and the current item."""
     if quiet or not sys.stderr.isatty():
         yield lambda _phase, _done, _total, _what: None
         return

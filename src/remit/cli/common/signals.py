@@ -1,4 +1,4 @@
-"""Ctrl-C, and the signal by which a machine asks a program to end: both cancel, and neither leaves half of anything."""
+"""Ctrl-C (SIGINT) and SIGTERM. Both cancel the command, and the work is undone or left for recovery."""
 
 import contextlib
 import os
@@ -14,15 +14,15 @@ TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def cancelling() -> Iterator[Callable[[], bool]]:
-    """What it yields says whether somebody asked to end. From the second time on it interrupts, as Ctrl-C ever does."""
+    """Yield a function that tells whether a signal asked to cancel. A second signal interrupts the process at once."""
     requested = threading.Event()
 
     def on_signal(_number: int, _frame: object) -> None:
         for number in TERMINATION_SIGNALS:
             signal.signal(number, signal.default_int_handler)
         requested.set()
-        # Not by way of a stream: the signal may have come while one was being written to.
-        os.write(2, b"\nCancelling; everything will be taken back.\n")
+        # Not through a stream: the signal may have interrupted a write to that stream.
+        os.write(2, b"\nCancelling; all changes will be undone.\n")
 
     with _handling_signals(on_signal), reporting_interruption():
         yield requested.is_set
@@ -30,20 +30,21 @@ def cancelling() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def interrupting() -> Iterator[None]:
-    """For what cannot be cancelled step by step: the first time interrupts, and what was begun is taken back."""
+    """For work that cannot be cancelled step by step. The first signal interrupts it, and its changes are undone."""
     with _handling_signals(signal.default_int_handler), reporting_interruption():
         yield
 
 
 @contextlib.contextmanager
 def reporting_interruption() -> Iterator[None]:
+    """Report an interruption as an error with the next step, instead of a bare exit."""
     try:
         yield
     except KeyboardInterrupt:
         raise EnvironmentFailureError(
             Reason.CANCELLED,
-            "stopped; if something was begun, it was taken back, or is left for recovery",
-            next_step="To make sure that nothing is left half done: remit recover",
+            "stopped; changes that had started were undone, or are left for recovery",
+            next_step="To make sure that nothing is left unfinished: remit recover",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Commands that are suggested: with what they need to run as they stand, where this one did."""
+"""Commands that messages suggest. They have the options with which they run in the same workspace as this one."""
 
 import shlex
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from remit.core.text import printable
 
 
 class LocationOptions(NamedTuple):
-    """The options that say where, and for whom."""
+    """The options for the workspace and the tenant."""
 
     directory: Path = Path()
     tenant_id: str | None = None
@@ -24,7 +24,7 @@ class LocationOptions(NamedTuple):
 
 
 def quote_argument(text: str) -> tuple[str, ...]:
-    """Not taken for an option, whatever it begins with."""
+    """Return the argument, after `--` if it would otherwise be read as an option."""
     return ("--", text) if text.startswith("-") else (text,)
 
 

@@ -1,4 +1,4 @@
-"""Text for people, as wide as their terminal: tables, or a list where a table does not fit; advice; counts."""
+"""Text for people, as wide as their terminal: tables, lists where a table does not fit, and advice."""
 
 import io
 import re
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 UNBOUNDED: Final = 100_000
 MIN_PROSE_WIDTH: Final = 16
 GAP: Final = 2
-# A command at the end of an advice: after a colon, not a sentence.
+# A command at the end of an advice. It follows a colon, and it is not a sentence.
 _COMMAND_AT_END: Final = re.compile(r"^(?P<prose>.*?:) (?P<command>[a-z/~](?:.*[^.])?)$", re.DOTALL)
 _QUOTED: Final = re.compile(r"`[^`]+`|'[^']+'")
 
 
 def terminal_width() -> int:
-    """Of the terminal, or as COLUMNS says. A file or another program gets lines of any length: they can be searched."""
+    """Return the width of the terminal, or COLUMNS. Without both, lines are not wrapped: programs may search them."""
     return shutil.get_terminal_size((UNBOUNDED, 24)).columns
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, prose: Collection[str] = ()) -> None:
-    """A table for people. Columns named in `prose` wrap; ids, times and the like in the others stay whole.
+    """Print a table for people. The columns in `prose` wrap. Ids and times in the other columns stay in one piece.
 
-    Where that does not fit, every row becomes a list of its own: nothing is left out and nothing is broken in two.
-    Loads `rich` only here, so that `--help` and `--json` stay quick.
+    If the table does not fit, every row becomes a list. No value is left out or broken.
+    Only this function loads `rich`, so that `--help` and `--json` stay quick.
     """
-    from rich.cells import cell_len  # noqa: PLC0415 - a heavy import, wanted only for tables
-    from rich.text import Text  # noqa: PLC0415 - heavy, wanted for tables only
+    from rich.cells import cell_len  # noqa: PLC0415 - a heavy import, needed only for tables
+    from rich.text import Text  # noqa: PLC0415 - heavy, needed only for tables
 
-    # Text, not str: a value such as "[red]" is somebody's data, never markup; escapes are made visible.
+    # Text, not str: a value such as "[red]" is data and not markup. Escapes are made visible.
     cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
     widths = [max(cell_len(name), *(row[i].cell_len for row in cells), 0) for i, name in enumerate(columns)]
     width = terminal_width()
@@ -49,7 +49,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, pros
 
 
 def render_advice(text: str, width: int, indent: str = "    ") -> str:
-    """Wrapped between words. What is to be copied, a path or a command, is never broken."""
+    """Wrap an advice between words. A path or a command, which people copy, is never broken."""
     if len(indent) + len(text) <= width:
         return indent + text
     ending = _COMMAND_AT_END.match(text)
@@ -62,9 +62,9 @@ def _show_grid(
     columns: Sequence[str], cells: list[list["Text"]], widths: list[int], prose: Collection[str], width: int
 ) -> None:
     from rich.console import Console  # noqa: PLC0415 - as above
-    from rich.table import Table  # noqa: PLC0415 - heavy, wanted for tables only
+    from rich.table import Table  # noqa: PLC0415 - heavy, needed only for tables
 
-    # By way of click: rich itself would end the process when the reader is gone.
+    # Printed by click, because rich would end the process when the reader is gone.
     page = io.StringIO()
     console = Console(file=page, width=width, force_terminal=sys.stdout.isatty() or None)
     table = Table(header_style="bold", box=None, pad_edge=False)

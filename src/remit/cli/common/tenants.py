@@ -1,4 +1,4 @@
-"""Whose goals a command is about: as `--tenant` says, or as there is only one answer."""
+"""The tenant of a command: from `--tenant`, or the only tenant that is possible."""
 
 from typing import Final
 
@@ -12,25 +12,25 @@ from remit.services.base.tenants import list_some
 from remit.workspace.workspace import Workspace
 
 tenant_option: Final = click.option(
-    "--tenant", "tenant_id", help="For whom; not needed where remit.yaml has one tenant only, or one called default."
+    "--tenant", "tenant_id", help="The tenant. Not necessary if remit.yaml has only one, or one named default."
 )
 goals_tenant_option: Final = click.option(
-    "--tenant", "tenant_id", help="Whose goal; not needed where only one tenant has a goal of this correlation."
+    "--tenant", "tenant_id", help="The tenant of the goal. Not necessary if only one tenant has this goal."
 )
 
 
 def choose_tenant(workspace: Workspace, requested: str | None) -> str:
-    """For something new: the one that is named, the only one there is, or the one called `default`."""
+    """Return the tenant for something new: the requested one, the only one, or the one named `default`."""
     return _choose(workspace, requested, "--tenant")
 
 
 def tenant_of_goal(workspace: Workspace, requested: str | None, correlation_id: str) -> str:
-    """For a goal that there is. A tenant that remit.yaml no longer has must be named."""
+    """Return the tenant of an existing goal. A tenant that remit.yaml no longer has must be requested by name."""
     return find_tenant(workspace, requested, correlation_id) or _not_found_error(correlation_id)
 
 
 def find_tenant(workspace: Workspace, requested: str | None, correlation_id: str) -> str | None:
-    """None if nobody has such a goal; as it is given, whether there is one or not."""
+    """Return the tenant that has this goal, or None. A requested tenant is returned without a check."""
     if requested is not None:
         return requested
     with workspace.store.reading() as connection:
@@ -38,7 +38,7 @@ def find_tenant(workspace: Workspace, requested: str | None, correlation_id: str
     if len(found) > 1:
         raise RefusedError(
             Reason.MALFORMED,
-            "several tenants have a goal of this correlation",
+            "several tenants have a goal with this correlation id",
             where=f"correlation {correlation_id}",
             next_step=f"Name the tenant: --tenant with one of {list_some(found)}",
         )
@@ -48,7 +48,7 @@ def find_tenant(workspace: Workspace, requested: str | None, correlation_id: str
 def _not_found_error(correlation_id: str) -> str:
     raise RefusedError(
         Reason.STATE_MISSING,
-        "there is no goal of this correlation",
+        "there is no goal with this correlation id",
         where=f"correlation {correlation_id}",
-        next_step="The command that asked has printed it; `remit ledger show --tenant TENANT` lists what there is.",
+        next_step="`remit ask` printed the id of the goal. To list the entries: remit ledger show --tenant TENANT",
     )

@@ -1,8 +1,8 @@
-"""A person at a terminal: what is shown there, and the answer to it.
+"""A person at a terminal: the screen, the question and the answer.
 
-An approval is of what was on the screen. So the preview and the question go where the person can see them, also when
-the command's output goes to a file; what was typed before the question was there is no answer to it; and lines that
-were not shown are counted, and need a word of their own.
+A person approves what was on the screen. So the preview and the question go where the person can see them, even if the
+output of the command goes to a file. Text that was typed before the question appeared is not an answer. Lines that were
+not shown are counted, and approving them needs a special word.
 """
 
 import contextlib
@@ -22,21 +22,21 @@ _NO_ANSWERS: Final = frozenset({"", "n", "no"})
 
 
 class NoTerminalError(RefusedError):
-    """Only a person can go on from here."""
+    """The command needs a person at a terminal to continue."""
 
     exit_code = 3
 
 
 class FullText(NamedTuple):
-    """All of a preview, for a person who asks for it."""
+    """The full preview, for a person who asks for it."""
 
     text: str
     hidden: int
-    """Lines that are not shown even then."""
+    """The number of lines that even this text does not show."""
 
 
 class Screen(NamedTuple):
-    """Where a person reads. `is_stderr`: the command's output goes elsewhere, and the error stream is on the screen."""
+    """The screen that a person reads. `is_stderr`: only standard error is on the screen, the output is redirected."""
 
     is_stderr: bool
 
@@ -44,13 +44,13 @@ class Screen(NamedTuple):
         click.echo(text, err=self.is_stderr)
 
     def show_and_print(self, text: str) -> None:
-        """On the screen, and on standard output as well, wherever that goes."""
+        """Print the text to standard output, and also to the screen if that is standard error."""
         click.echo(text)
         if self.is_stderr:
             click.echo(text, err=True)
 
     def page(self, text: str) -> None:
-        """A screenful at a time, as far as the terminal and `PAGER` allow."""
+        """Show the text page by page, as far as the terminal and `PAGER` allow."""
         if self.is_stderr:
             click.echo(text, err=True)
         else:
@@ -58,7 +58,7 @@ class Screen(NamedTuple):
 
 
 def find_screen(*, as_json: bool = False) -> Screen | None:
-    """None for a program, and where a person could not read what is shown or could not answer."""
+    """Return the screen, or None for a program or if a person could not read the text or answer."""
     if as_json or not sys.stdin.isatty():
         return None
     if sys.stdout.isatty():
@@ -67,10 +67,10 @@ def find_screen(*, as_json: bool = False) -> Screen | None:
 
 
 def ask(screen: Screen, question: str, *, hidden: int = 0, full_text: Callable[[], FullText] | None = None) -> bool:
-    """Whether the person says yes. Ctrl-C and the end of input are no.
+    """Ask the question, and return whether the person approves. Ctrl-C and the end of input mean no.
 
-    With `hidden` lines a plain yes is no answer: the person types a word which says that these were not seen, or has
-    `full_text` shown first.
+    If there are `hidden` lines, "yes" is not accepted. The person types a word which confirms that these lines were not
+    seen, or looks at `full_text` first.
     """
     discard_pending_input()
     try:
@@ -94,7 +94,7 @@ def ask(screen: Screen, question: str, *, hidden: int = 0, full_text: Callable[[
 
 
 def show_full_text(screen: Screen, full_text: Callable[[], FullText]) -> int:
-    """How many lines are still not shown after it."""
+    """Show the full text, and return the number of lines that it still does not show."""
     made = full_text()
     screen.page(made.text)
     return made.hidden
@@ -105,18 +105,18 @@ def render_unseen_count(hidden: int) -> str:
 
 
 def render_choices(*, can_show: bool, no: str = "n: no") -> str:
-    see = "f: show all of it, and leave the pager with q; " if can_show else ""
-    return f"({see}{UNSEEN}: approve without having seen them; {no})"
+    see = "f: show all lines, and leave the pager with q; " if can_show else ""
+    return f"({see}{UNSEEN}: approve without having seen these lines; {no})"
 
 
 def explain_invalid_answer(answer: str, *, can_show: bool, no: str) -> str:
-    """Why the question is asked once more. `no`: the words that are left besides `f` and `unseen`."""
+    """Explain why the question is asked again. `no` lists the possible words besides `f` and `unseen`."""
     see = "f, " if can_show else ""
-    return f"{printable(answer) or 'Enter'} is no answer while lines are unseen: type {see}{UNSEEN} or {no}."
+    return f"{printable(answer) or 'Enter'} is not accepted while lines are unseen. Type {see}{UNSEEN} or {no}."
 
 
 def discard_pending_input() -> None:
-    """What was typed before the question was there is no answer to it."""
+    """Discard the text that was typed before the question appeared."""
     with contextlib.suppress(termios.error, OSError, ValueError):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 

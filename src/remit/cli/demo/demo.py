@@ -1,4 +1,4 @@
-"""`remit demo`: the road, end to end, on a throw-away workspace. Every line printed was checked, or the demo fails."""
+"""`remit demo`: an end-to-end demo in a temporary workspace. It checks every line that it prints, or it fails."""
 
 import json
 import sqlite3
@@ -28,7 +28,7 @@ from remit.workspace.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """What was shown, and what came of it."""
+    """One step of the demo, and its result."""
 
     title: str
     result: str
@@ -37,7 +37,11 @@ class DemoStep:
 @click.command()
 @json_option
 def demo(as_json: bool) -> None:
-    """Show the whole road on a throw-away workspace."""
+    """Run an end-to-end demo in a temporary workspace.
+
+    It shows leases, plans, SQL, goals and the ledger. Every result is checked before it is printed. The workspace is
+    removed at the end.
+    """
     steps: list[DemoStep] = []
 
     def announce(title: str, result: str) -> None:
@@ -51,7 +55,7 @@ def demo(as_json: bool) -> None:
     if as_json:
         show_json({"steps": [{"title": step.title, "result": step.result} for step in steps]})
     else:
-        click.echo("\nAll of it held. Next: remit init in a folder of your own.")
+        click.echo("\nEverything worked. Next: remit init in a folder of your own.")
 
 
 def _run(folder: Path, announce: Announce) -> None:
@@ -65,7 +69,7 @@ def _run(folder: Path, announce: Announce) -> None:
         announce("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
         manifest = _manifest("demo-1")
         lease = workspace.issue_lease(manifest)
-        announce("The kernel leases one task", f"lease {lease.lease_id}, until {lease.expires_at}")
+        announce("The kernel signs a lease for one task", f"lease {lease.lease_id}, until {lease.expires_at}")
         _refusals(workspace, manifest, lease.tree(), announce)
         _runs_once(workspace, manifest, lease.canonical(), announce)
         _move(workspace, files, announce)
@@ -80,12 +84,12 @@ def _run(folder: Path, announce: Announce) -> None:
 def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], announce: Announce) -> None:
     stretched = json.dumps({**lease, "expires_at": "2099-01-01T00:00:00Z"}).encode()
     _expect(workspace.execute_task(manifest, stretched), "INVALID_LEASE")
-    announce("A lease with a stretched expiry", "refused: INVALID_LEASE, the signature does not fit")
+    announce("A lease with a stretched expiry", "refused: INVALID_LEASE, the signature does not match")
     _expect(workspace.execute_task(_manifest("demo-2"), json.dumps(lease).encode()), "INVALID_LEASE")
     announce("The same lease for another task", "refused: INVALID_LEASE, it is bound to its task")
     other = json.loads(_manifest("demo-3")) | {"capability_id": "LAUNCH_ROCKET"}
     _expect(_leased(workspace, json.dumps(other).encode()), "UNSUPPORTED_CAPABILITY")
-    announce("A leased task that nobody implements", "refused: UNSUPPORTED_CAPABILITY")
+    announce("A leased task with an unknown capability", "refused: UNSUPPORTED_CAPABILITY")
 
 
 def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, announce: Announce) -> None:
@@ -94,7 +98,7 @@ def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, announce: An
     announce("The leased task", f"ran; its result is signed by executor key {first.key_id[:12]}...")
     again = workspace.execute_task(manifest, lease)
     require(first.canonical() == again.canonical(), "a repeat gave another result")
-    announce("The same task again", "not run twice: the first result came back, byte for byte")
+    announce("The same task again", "not run twice: the first result was returned, byte for byte")
 
 
 def _move(workspace: Workspace, files: Path, announce: Announce) -> None:
@@ -103,16 +107,16 @@ def _move(workspace: Workspace, files: Path, announce: Announce) -> None:
     paths = {"source_path": str(report), "destination_path": str(archived)}
     moved = _leased(workspace, _manifest("demo-4", FILE_MOVE, paths))
     require(moved.status == "SUCCESS" and archived.exists() and not report.exists(), "the file was not moved")
-    announce("A file is moved, in a sandboxed process", "report.txt is archived.txt now; signed, recorded, on disk")
+    announce("A file is moved, in a sandboxed process", "report.txt is now archived.txt; signed, recorded, on disk")
     outside = {**paths, "source_path": "/etc/passwd"}
     _expect(_leased(workspace, _manifest("demo-5", FILE_COPY, outside)), "EXECUTION_FAILED")
     announce(
-        "A leased task that reaches outside",
+        "A leased task with a path outside",
         "refused: EXECUTION_FAILED, the path lies outside of every allowed directory",
     )
     restored = workspace.restore_task(moved.canonical())
     require(restored.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
-    announce("The move is taken back", f"by a task of its own, {restored.task_id}, from the signed result")
+    announce("The move is undone", f"by a separate task, {restored.task_id}, from the signed result")
 
 
 def _delete(workspace: Workspace, files: Path, announce: Announce) -> None:
@@ -120,16 +124,16 @@ def _delete(workspace: Workspace, files: Path, announce: Announce) -> None:
     before = report.read_bytes()
     deleted = _leased(workspace, _manifest("demo-6", FILE_DELETE, {"source_path": str(report)}))
     require(deleted.status == "SUCCESS" and not report.exists(), "the file was not deleted")
-    announce("A file is deleted", "after a snapshot of it was on disk: no snapshot, no delete")
+    announce("A file is deleted", "only after a snapshot of it was on disk")
     require(workspace.restore_task(deleted.canonical()).status == "SUCCESS", "the file was not restored")
-    require(report.read_bytes() == before, "the restored file is another")
+    require(report.read_bytes() == before, "the restored file is different")
     announce("The file is restored", f"byte for byte, {len(before)} bytes")
 
 
 def _evidence(workspace: Workspace, folder: Path, announce: Announce) -> None:
     verdict = workspace.verify_ledger()
     require(verdict.holds, "the ledger does not verify")
-    announce("The ledger", f"{_held(verdict)}: all hold")
+    announce("The ledger", f"{_held(verdict)}: all are correct")
     bundle = folder / "evidence.jsonl"
     with bundle.open("wb") as out:
         write_bundle(workspace.store, out, "default", system_clock)
@@ -137,7 +141,7 @@ def _evidence(workspace: Workspace, folder: Path, announce: Announce) -> None:
     auditor = parse_public_pem(pem.encode(), "audit", source="audit.pem")
     with bundle.open("rb") as stream:
         require(verify_bundle(stream, auditor, source=bundle.name).holds, "the evidence bundle does not verify")
-    announce("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
+    announce("An auditor with only the public key", f"verified the exported bundle ({bundle.stat().st_size:,} bytes)")
 
 
 def _held(verdict: VerificationReport) -> str:
@@ -146,7 +150,7 @@ def _held(verdict: VerificationReport) -> str:
 
 
 def _tampering(workspace: Workspace, announce: Announce) -> None:
-    """As somebody with write access to the database file would: past Remit, with the guards taken off."""
+    """Edit an entry as an attacker with write access to the database file would, without Remit and its triggers."""
     database = sqlite3.connect(workspace.state.database)
     database.execute("DROP TRIGGER ledger_entries_no_update")
     edited = """UPDATE ledger_entries SET payload = '{"nothing":"to see"}' WHERE tenant_id = 'default' AND seq = 2"""
@@ -155,9 +159,7 @@ def _tampering(workspace: Workspace, announce: Announce) -> None:
     database.close()
     found = {finding.fault.value for finding in workspace.verify_ledger().findings}
     require({"edited", "guard_missing"} <= found, f"tampering was not found: {found}")
-    announce(
-        "Somebody edits entry 2 in the database", "found and named: the entry was edited, and its guard is missing"
-    )
+    announce("An attacker edits entry 2 in the database", "detected: the entry was edited, and its guard is missing")
 
 
 def _manifest(task_id: str, capability_id: str = NO_EFFECT, inputs: dict[str, str] | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""The chapter of `remit demo` on goals: asked for in a user's words, in two languages, confirmed, denied, replayed."""
+"""The part of `remit demo` on goals: in a user's words, in two languages, confirmed, denied and replayed."""
 
 import json
 from typing import Any, Final
@@ -52,7 +52,7 @@ _UNDO: Final[dict[str, Any]] = {
 
 
 def write_goal_files(workspace: Workspace) -> None:
-    """Before anything is asked: settings that name a file which is not there would stop everything else."""
+    """Write the files that the settings name. Without them, no other part of the demo could run."""
     catalogue = {"version": 1, "simulations": [_ARCHIVE, _UNDO]}
     (workspace.root / "simulations.json").write_text(json.dumps(catalogue, ensure_ascii=False), encoding="utf-8")
     (workspace.root / "access.cedar").write_text(_POLICY, encoding="utf-8")
@@ -66,7 +66,7 @@ def show_goals(workspace: Workspace, announce: Announce) -> None:
     who = person_at_terminal({})
     for each in (_ARCHIVE, _UNDO):
         workspace.promotion.promote(each["id"], tenant_id=TENANT, who=who)
-    announce("A person promotes a simulation", "archive-note is ACTIVE for acme, exactly as it is written now")
+    announce("A person promotes a simulation", "archive-note is ACTIVE for acme, exactly as it is in the file now")
     _ask(workspace, announce)
     _ask_in_arabic(workspace, announce)
     _denied(workspace, announce)
@@ -78,11 +78,11 @@ def _ask(workspace: Workspace, announce: Announce) -> None:
     what, *_, answers = reply.outcome.user_visible_text.split(". ")
     announce("Mia asks: archive the note june", f"{what}. {answers}")
     _expect(_answer(workspace, reply, "okay"), "CONFIRMATION_AMBIGUOUS")
-    require(not (workspace.root / "archive").exists(), "an unclear answer was taken for a yes")
-    announce("She answers: okay", "not a clear yes: nothing is done, and she is asked again")
+    require(not (workspace.root / "archive").exists(), "an unclear answer was accepted as a confirmation")
+    announce("Mia answers: okay", "not a clear confirmation: nothing is done, and Remit asks again")
     _expect(_answer(workspace, reply, "yes"), "SIMULATION_SUCCEEDED")
     require((workspace.root / "archive" / "june.txt").exists(), "the note was not archived")
-    announce("She answers: yes", "allowed by policy mia-archives, carried out once, as a plan of its own")
+    announce("Mia answers: yes", "allowed by policy mia-archives, and done once, by a plan")
     _trace(workspace, reply.goal.correlation_id, announce)
 
 
@@ -92,26 +92,26 @@ def _ask_in_arabic(workspace: Workspace, announce: Announce) -> None:
     _expect(_answer(workspace, reply, "yes"), "CONFIRMATION_AMBIGUOUS")
     _expect(_answer(workspace, reply, "نعم"), "SIMULATION_SUCCEEDED")
     require((workspace.root / "archive" / "july.txt").exists(), "the second note was not archived")
-    announce("The same in Arabic: أرشف الملاحظة july", "an English yes does not count there; نعم does")
+    announce("The same in Arabic: أرشف الملاحظة july", 'an English "yes" is not accepted there; نعم is')
 
 
 def _denied(workspace: Workspace, announce: Announce) -> None:
     (workspace.root / "notes" / "june.txt").write_text("june\n", encoding="utf-8")
     reply = workspace.ask("archive the note june", user="tom", tenant=TENANT)
     _expect(_answer(workspace, reply, "yes"), "ACCESS_SCOPE_VIOLATION")
-    require((workspace.root / "notes" / "june.txt").exists(), "a user did what he may not")
-    announce("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it to him")
+    require((workspace.root / "notes" / "june.txt").exists(), "a user did something without permission")
+    announce("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it for Tom")
 
 
 def _trace(workspace: Workspace, correlation_id: str, announce: Announce) -> None:
     decisions = workspace.goals.replay(correlation_id, tenant=TENANT)
-    require(all(each.agrees for each in decisions), "a decision came out differently")
+    require(all(each.agrees for each in decisions), "a replayed decision differs")
     with workspace.store.reading() as connection:
         traced = trace_goal(connection, lambda: workspace.keyring, TENANT, correlation_id)
-    require(traced is not None and not list(traced.problems()), "the chain has a hole")
+    require(traced is not None and not list(traced.problems()), "the chain is not complete")
     links = len(traced.children) if traced is not None else 0
-    summary = f"traced over {counted(links, 'link')}, and every decision made again: all agree"
-    announce("How it came to that", summary)
+    summary = f"{counted(links, 'link')} in the trace, and every decision replayed: all agree"
+    announce("The history of this goal", summary)
 
 
 def _answer(workspace: Workspace, reply: Reply, answer: str) -> Reply:

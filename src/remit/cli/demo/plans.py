@@ -1,4 +1,4 @@
-"""The chapter of `remit demo` on plans: seen, approved, applied, refused, rolled back."""
+"""The part of `remit demo` on plans: previewed, approved, applied, refused and rolled back."""
 
 from remit.cli.demo.stage import (
     Announce,
@@ -49,11 +49,11 @@ def _apply(workspace: Workspace, plan: bytes, announce: Announce) -> None:
     first = workspace.apply(envelope.canonical())
     require(status_of(first) == "SUCCESS", "the approved plan did not succeed")
     wanted = SETTINGS.replace("3", "5")
-    require((workspace.root / "settings.json").read_text(encoding="utf-8") == wanted, "the file is another")
-    announce("The approved plan", "applied in a sandboxed process: one value changed, every other byte as it was")
+    require((workspace.root / "settings.json").read_text(encoding="utf-8") == wanted, "the file is different")
+    announce("The approved plan", "applied in a sandboxed process: one value changed, every other byte is the same")
     again = workspace.apply(envelope.canonical())
-    require(again.canonical() == first.canonical(), "a repeat gave another outcome")
-    announce("The same envelope again", "not applied twice: the first outcome came back, byte for byte")
+    require(again.canonical() == first.canonical(), "a repeat gave a different outcome")
+    announce("The same envelope again", "not applied twice: the first outcome was returned, byte for byte")
 
 
 def _failing(workspace: Workspace, announce: Announce) -> None:
@@ -79,7 +79,7 @@ def _protected(workspace: Workspace, announce: Announce) -> None:
     except RefusedError as problem:
         announce("A plan that touches .env", f"refused: {problem.what}")
     else:
-        require(False, "a protected file was approved without a word")
+        require(False, "a protected file was approved without its name")
     outcome = workspace.apply(workspace.approve(plan, protected=(".env",)).canonical())
     require(status_of(outcome) == "SUCCESS", "an approved change of a protected file did not succeed")
     announce("The same, with .env allowed by its name", "applied")
@@ -87,10 +87,10 @@ def _protected(workspace: Workspace, announce: Announce) -> None:
 
 def _undo(workspace: Workspace, announce: Announce) -> None:
     outcome = workspace.rollback("last")
-    require(outcome.status == "EXECUTED", "the plan was not taken back")
-    require((workspace.root / ".env").read_bytes() == b"REGION=north\n", "the restored file is another")
-    announce("The last plan is taken back", "all backups checked first, then restored: bytes, mode and times")
+    require(outcome.status == "EXECUTED", "the plan was not rolled back")
+    require((workspace.root / ".env").read_bytes() == b"REGION=north\n", "the restored file is different")
+    announce("The last plan is rolled back", "all backups checked first, then restored: bytes, mode and times")
     stored: list[bool] = []
     workspace.rollback("last", on_stored=lambda: stored.append(True))
     require(stored, "a second rollback did something")
-    announce("And once more", "nothing left to restore, and nothing was done")
+    announce("The same rollback again", "nothing left to restore, and nothing was done")

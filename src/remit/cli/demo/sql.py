@@ -1,6 +1,6 @@
-"""The chapter of `remit demo` on SQL in plans: a database that goes along with the files, forward and back.
+"""The part of `remit demo` on SQL in plans: a database that is changed and rolled back together with files.
 
-DuckDB is an extra, and only ever loaded in the sandboxed process: where it is not installed, the chapter says so.
+DuckDB is an extra and only loaded in the sandboxed process. If it is not installed, the demo says so.
 """
 
 from importlib.util import find_spec
@@ -23,7 +23,7 @@ MIGRATED: Final = (("1", "bread", "open"), ("2", "milk", "open"), ("3", "salt", 
 
 
 def show_sql(workspace: Workspace, announce: Announce) -> None:
-    """After the chapter on plans, whose files it edits. `CONFIG` must stand in the configuration."""
+    """Show SQL in plans. Runs after `show_plans`, whose files it edits. The configuration must contain `CONFIG`."""
     if find_spec("duckdb") is None:
         announce("SQL in a plan", "left out: DuckDB is not installed here; pip install 'remit[sql]'")
         return
@@ -37,7 +37,7 @@ def _found(workspace: Workspace, announce: Announce) -> None:
     _done(workspace, plan_of("demo-sql-1", _sql(FOUND)))
     size = (workspace.root / DATABASE).stat().st_size
     announce(
-        "A plan makes a database", f"{DATABASE}, {size:,} bytes: made in a sandboxed process, and put in place whole"
+        "A plan makes a database", f"{DATABASE}, {size:,} bytes: made in a sandboxed process, and moved into place"
     )
 
 
@@ -45,7 +45,7 @@ def _preview(workspace: Workspace, announce: Announce) -> None:
     before = tree_of(workspace.root)
     document = workspace.preview(_good_plan()).document
     (report,) = document.sql
-    require([one.rows_changed for one in report.statements][-1] == 2, "the preview did not count the rows")
+    require([one.rows_changed for one in report.statements][-1] == 2, "the preview has a wrong number of rows")
     require(tree_of(workspace.root) == before, "the preview changed something")
     announce(
         "A plan of two edits and a migration is previewed",
@@ -54,19 +54,21 @@ def _preview(workspace: Workspace, announce: Announce) -> None:
 
 
 def _failing(workspace: Workspace, announce: Announce) -> None:
-    """It goes on after errors, so that it really is begun; and then all of it is taken back."""
+    """Apply a plan that continues after errors, so that it really starts. Then all of it is undone."""
     before, database = tree_of(workspace.root), (workspace.root / DATABASE).read_bytes()
     last = _sql("INSERT INTO nowhere VALUES (1)")
     instructions = {"stop_on_error": False, "rollback_on_failure": True}
     plan = plan_of("demo-sql-2", *_edits(), last, execution_instructions=instructions)
     outcome = workspace.apply(workspace.approve(plan, even_if_it_fails=True).canonical())
     expect(outcome, 1111)
-    require(status_of(outcome) == "ROLLED_BACK" and _completed(outcome) == 3, "the plan was not begun and rolled back")
-    require((workspace.root / DATABASE).read_bytes() == database, "the database is another")
+    require(
+        status_of(outcome) == "ROLLED_BACK" and _completed(outcome) == 3, "the plan was not started and rolled back"
+    )
+    require((workspace.root / DATABASE).read_bytes() == database, "the database is different")
     require(tree_of(workspace.root) == before, "the rollback left something behind")
     announce(
-        "The same, and a last statement that fails",
-        "rolled back: 1111, three actions undone; files and database compared: as before, byte for byte",
+        "The same plan, with a last statement that fails",
+        "rolled back: 1111, three actions undone; files and database are as before, byte for byte",
     )
 
 
@@ -76,10 +78,10 @@ def _apply_and_undo(workspace: Workspace, announce: Announce) -> None:
     (report,) = workspace.preview(plan_of("demo-sql-4", _sql(LOOK))).document.sql
     require(report.rows == MIGRATED, "the table is not as the plan says")
     shown = ", ".join(f"{item} {status or 'NULL'}" for _, item, status in MIGRATED)
-    announce("The good plan", f"applied: two files and one table as one; a SELECT on it gives {shown}")
-    require(workspace.rollback("last").status == "EXECUTED", "the plan was not taken back")
+    announce("The good plan", f"applied: two files and one table together; a SELECT on it gives {shown}")
+    require(workspace.rollback("last").status == "EXECUTED", "the plan was not rolled back")
     require(tree_of(workspace.root) == before, "something is not as before")
-    announce("The good plan is taken back", "both files and the database compared: as before the plan, byte for byte")
+    announce("The good plan is rolled back", "both files and the database are as before the plan, byte for byte")
 
 
 def _completed(outcome: PlanOutcome | PlanRefusal) -> int:

@@ -1,4 +1,4 @@
-"""What the chapters of `remit demo` share: a way to tell what was shown, a check that it is true, and small plans."""
+"""Functions that the parts of `remit demo` share: checks, small plans, and a digest of the files."""
 
 import hashlib
 import json
@@ -11,13 +11,13 @@ from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.core.errors import EnvironmentFailureError, Reason
 
 Announce = Callable[[str, str], None]
-"""Takes a title, and what came of it."""
+"""Takes the title and the result of a step."""
 
 
 def require(condition: object, otherwise: str) -> None:
-    """The demo fails where it would have to lie."""
+    """Fail the demo if the condition does not hold."""
     if not condition:
-        raise EnvironmentFailureError(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")
+        raise EnvironmentFailureError(Reason.INTERNAL, f"the demo found a problem: {otherwise}")
 
 
 def plan_of(plan_id: str, *actions: dict[str, Any], **more: Any) -> bytes:
@@ -49,7 +49,7 @@ def expect(outcome: PlanOutcome | PlanRefusal, code: int) -> None:
 
 
 def tree_of(root: Path) -> str:
-    """A digest of every name, mode and byte below the root, but for what Remit itself writes."""
+    """Return a digest of every name, mode and byte below the root, without the reports that Remit writes."""
     digest = hashlib.sha256()
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in {"agent_outputs", "agent_logs"})
