@@ -164,7 +164,7 @@ def test_a_goal_that_others_always_move_on_ends_in_a_refusal(desk: Office, monke
 
     def somebody_was_faster(*given: Any) -> Any:
         tried.append(given)
-        raise RefusedError(Reason.TRANSITION_INVALID, "somebody else has moved this goal on")
+        raise RefusedError(Reason.TRANSITION_INVALID, "another caller has advanced this goal")
 
     monkeypatch.setattr(core, "record_decision", somebody_was_faster)
     with pytest.raises(EnvironmentFailureError) as ended:

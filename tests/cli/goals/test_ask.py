@@ -136,7 +136,7 @@ def test_a_refusal_names_its_code_and_the_next_step_and_leaves_everything_as_it_
     broken = shell("ask", "are you there", "--user", "mia", "--tenant", "acme")
     assert broken.code == 2
     assert "code:  ACCESS_SCOPE_VIOLATION" in broken.err
-    assert "why:   the access policies cannot be asked" in broken.err
+    assert "why:   the access policies cannot be used" in broken.err
     (shell.office.root / "simulations.json").write_text("{}")
     unread = shell("ask", "are you there", "--user", "mia", "--tenant", "acme", "--json")
     assert (unread.code, set(unread.document)) == (2, {"error"})
@@ -279,7 +279,7 @@ def test_what_was_taken_back_cannot_be_taken_back_again(shell: Shell) -> None:
     assert shell("ask", "--undo", "g-1", "--confirm", "yes").code == 0
     again = shell("ask", "--undo", "g-1", "--confirm", "yes")
     assert again.code == 2
-    assert "there is nothing to take back: it is ROLLED_BACK" in again.err
+    assert "there is nothing to roll back: its state is ROLLED_BACK" in again.err
     assert shell.office.notes() == ["one", "three", "two"]
 
 

@@ -115,7 +115,7 @@ def test_whoever_asks_cannot_approve_it_as_well(tmp_path: Path) -> None:
     assert asked.document["waiting_for"] == "approval"
     own = shell("approvals", "approve", "g-1", "--as", "Somebody Else")
     assert own.code == 2
-    assert "whoever asks cannot approve it as well" in own.err
+    assert "the user of a goal cannot approve it" in own.err
     assert shell("ask", "--continue", "g-1").code == 3
     office.close()
 

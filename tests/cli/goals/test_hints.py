@@ -77,7 +77,7 @@ def test_a_question_stays_as_it_is_and_beside_it_stands_why(desk: Desk) -> None:
     assert first["why"] == f"“7b” {NUMBER}"
     assert desk.tree("17", "--reply", "c-1", "--correlation", "c-2")["why"] == "“17” must be 9 or less"
     hidden = desk.text("my password is hunter2", "--reply", "c-2", "--correlation", "c-3")
-    assert f"why:   What was said for it {NUMBER}" in hidden
+    assert f"why:   The value that you gave {NUMBER}" in hidden
     assert "hunter2" not in hidden
     moved = desk.tree("7", "--reply", "c-3", "--correlation", "c-4")
     assert (moved["outcome"]["user_visible_text"], moved["why"]) == ("Which day?", None)

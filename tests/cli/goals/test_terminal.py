@@ -45,7 +45,7 @@ def test_a_user_at_a_terminal_is_asked_until_the_answer_is_clear(shell: Shell) -
     assert code == 0, shown
     assert "Which note?" in shown
     assert shown.count("Archive a note (archive-note 1): note = two.") == 2
-    assert "neither a clear yes nor a clear no" in shown
+    assert "neither a clear “yes” nor a clear “no”" in shown
     assert "Done." in shown
     assert shell.office.archived() == ["two"]
 

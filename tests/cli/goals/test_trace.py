@@ -125,14 +125,14 @@ HOLES = {
     LOST_POLICY: "policy_snapshot_ref: a document that a decision was made from is gone",
     "DELETE FROM agent_documents WHERE kind = 'goal'": "a document that a decision was made from is gone",
     "UPDATE agent_documents SET body = '{}' WHERE kind = 'packet'": "was changed",
-    "DELETE FROM agent_execution_ledger WHERE event = 'CONFIRMED'": "its row is gone from agent_execution_ledger",
-    "UPDATE agent_execution_ledger SET simulation_id = 'ping' WHERE event = 'PLANNED'": "its row says something else",
-    "DELETE FROM agent_execution_access_decision_ledger": "its row is gone, or says something else",
+    "DELETE FROM agent_execution_ledger WHERE event = 'CONFIRMED'": "its row is missing in agent_execution_ledger",
+    "UPDATE agent_execution_ledger SET simulation_id = 'ping' WHERE event = 'PLANNED'": "its row has other content",
+    "DELETE FROM agent_execution_access_decision_ledger": "its row is missing or has other content",
     "UPDATE ledger_entries SET payload = '{}' WHERE kind = 'agent.confirmation'": "no signed head covers this entry",
-    "DELETE FROM ledger_entries WHERE kind = 'agent.step' AND seq = 6": "this row stands in no entry of the ledger",
-    "DELETE FROM ledger_entries WHERE kind = 'agent.access'": "this row stands in no entry of the ledger",
-    "DELETE FROM ledger_entries WHERE kind = 'plan.outcome'": "its outcome is gone from the ledger",
-    "DELETE FROM claims WHERE scope = 'simulation'": "there is no record of what was dispatched",
+    "DELETE FROM ledger_entries WHERE kind = 'agent.step' AND seq = 6": "this row has no entry in the ledger",
+    "DELETE FROM ledger_entries WHERE kind = 'agent.access'": "this row has no entry in the ledger",
+    "DELETE FROM ledger_entries WHERE kind = 'plan.outcome'": "its outcome is missing in the ledger",
+    "DELETE FROM claims WHERE scope = 'simulation'": "the claim of the dispatch is missing",
 }
 
 

@@ -56,7 +56,7 @@ def test_what_begins_a_goal_is_told_only_of_what_stands_where_the_field_belongs(
         ("order", "show order 170", "“170” must be 99 or less"),
         ("order", "show order", ""),
         ("order", "show order to me", ""),  # `to` is a word of a phrase, and no value
-        ("word", "paint never", "“never” could also mean that it is not wanted"),
+        ("word", "paint never", "“never” may also be a negation"),
         ("name", "name x7 to y", "“x7” does not match the field's pattern: [A-Z]-[0-9]+"),
     ):
         assert why(field, text, answers=False) == told, text
@@ -74,7 +74,7 @@ def test_no_secret_comes_back_and_nothing_long() -> None:
         ("order", "order=x password=hunter2"),
         ("order", "hunter2 " * 10),
     ):
-        assert why(field, text) == f"What was said for it {NUMBER}", text
+        assert why(field, text) == f"The value that you gave {NUMBER}", text
 
 
 def test_the_nearest_are_shown_in_whatever_language_they_were_said() -> None:

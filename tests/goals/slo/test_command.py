@@ -143,7 +143,7 @@ def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
     file.write_text(json.dumps({"version": 1, "waivers": [waiver]}))
     waived = gate(scratch, seen)
     assert waived.exit_code == 0
-    assert "waived: execution_error_rate, let pass by Ann Builder" in waived.stderr
+    assert "waived: execution_error_rate, waived by Ann Builder" in waived.stderr
     file.write_text(json.dumps({"version": 1, "waivers": [{**waiver, "ends": waiver["issued"]}]}))
     assert gate(scratch, seen).exit_code == 1
     file.write_text("version: 1\nwaivers: 3\n")

@@ -131,7 +131,9 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
         ):
             irreversible = find_irreversible_rows(target.manifest, order.checkpoints)
             why = f": {irreversible.irreversible}" if irreversible is not None else ""
-            denials.append(Denial(Reason.ROLLBACK_IMPOSSIBLE, f"there is nothing left to restore{why}", where=order.envelope_id))
+            denials.append(
+                Denial(Reason.ROLLBACK_IMPOSSIBLE, f"there is nothing left to restore{why}", where=order.envelope_id)
+            )
         return PolicyDecision((f"rollback order {order.order_id}",), tuple(denials))
 
     def preview(self, granted: AllowedRollback) -> RollbackPreview:
