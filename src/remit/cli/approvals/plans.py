@@ -241,7 +241,7 @@ def _no_terminal_error(shown: ProposalPreview, directory: Path, max_lines: int |
     show_command = _command("show", directory, name, *full)
     command = _approve_command(shown, directory, max_lines)
     if shown.document.doomed:
-        then = f"the plan would fail, so it can only be denied (with a reason for the proposer): {_deny_command(directory, name)}"
+        then = f"the plan would fail, so it can only be denied, with a reason: {_deny_command(directory, name)}"
     elif len(command) > MAX_COMMAND_LENGTH:
         then = "if you want these changes, run the command that is shown there after `answer`"
     else:
