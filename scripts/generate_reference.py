@@ -74,7 +74,7 @@ def render_cli(command: click.Command) -> str:
 
 
 def capability_codes() -> dict[str, Callable[[errors.Reason], object]]:
-    """For each door with a closed code table, the function that turns a reason into the door's code."""
+    """Return for each operation with a closed set of codes the function that turns a reason into its code."""
     tables = [name for name, value in vars(errors).items() if name.endswith("_CODES") and isinstance(value, dict)]
     kinds = [name.removesuffix("_CODES").lower() for name in tables]
     return {
@@ -86,14 +86,14 @@ def capability_codes() -> dict[str, Callable[[errors.Reason], object]]:
 
 
 def _plan_code(reason: errors.Reason) -> str:
-    """The plan door's codes are numbers, each with its type."""
+    """Return the number and the type, such as `2001 FILE_NOT_FOUND`."""
     found = plan_error(reason)
     return f"{found.code} {found.kind}"
 
 
 def _browser_code(reason: errors.Reason) -> str:
     where = "browser.click" if reason is errors.Reason.CAPABILITY_MISSING else ""
-    return browser_error(errors.RefusedError(reason, "what was wrong", where=where)).code
+    return browser_error(errors.RefusedError(reason, "example", where=where)).code
 
 
 def render_errors() -> str:
@@ -103,29 +103,43 @@ def render_errors() -> str:
         "",
         NOTE,
         "",
-        "Every error says what was wrong, where, and what to do next. Inside Remit it carries one of the reasons",
-        "below; at the edge of a door the reason becomes one of that door's codes, and no other code can leave.",
+        "Every error says what is wrong, where, and what to do next, and has one of the reasons below. An error often",
+        "has a more exact next step than the one of its reason.",
         "",
-        "A refusal (exit 2) means that nothing was done; where the request could be read, the refusal itself is in the",
-        "ledger. An environment failure (exit 1) names what the machine could not do.",
+        "A refusal (exit code 2) means that nothing was done. If the request could be read, the refusal is in the",
+        "ledger. An environment failure (exit code 1) names what the machine could not do.",
         "",
-        "| reason | what it means | " + " | ".join(f"{kind} code" for kind in kinds) + " |",
-        "|---|---|" + "---|" * len(kinds),
+        "| reason | meaning | next step |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| `{reason.value}` | {errors.MEANING[reason]} | {errors.NEXT_STEPS[reason]} |" for reason in errors.Reason
+    ]
+    lines += [
+        "",
+        "## The codes of each interface",
+        "",
+        "Tasks, plans, the browser and goals have their own closed sets of codes. A reason becomes one of these codes",
+        "when the result of a task, plan, action or goal is reported. `remit` prints the plan code in the commands for",
+        "plans, and the reason in all other commands. The HTTP API returns the reason.",
+        "",
+        "| reason | " + " | ".join(f"{kind} code" for kind in kinds) + " |",
+        "|---|" + "---|" * len(kinds),
     ]
     for reason in errors.Reason:
         codes = " | ".join(f"`{code(reason)}`" for code in kinds.values())
-        lines.append(f"| `{reason.value}` | {errors.MEANING[reason]} | {codes} |")
+        lines.append(f"| `{reason.value}` | {codes} |")
     lines += [
         "",
-        "## What a goal can end in",
+        "## How a goal can end",
         "",
-        "A goal has a code however it ends, and the user reads the text beside it. A Finder's refusal keeps its",
+        "Every goal ends with a code, and the user reads the text beside it. A refusal of the Finder keeps its",
         "own code, such as `UTTERANCE_EMPTY`, `CANDIDATES_UNRESOLVED` or `CLARIFY_LIMIT`.",
         "",
         "| code | what the user reads |",
         "|---|---|",
     ]
-    lines += [f"| `{code}` | {text or '(a question, made for the goal)'} |" for code, text in USER_TEXT.items()]
+    lines += [f"| `{code}` | {text or '(a question that depends on the goal)'} |" for code, text in USER_TEXT.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.registry import CONTRACTS
-from remit.core.errors import MEANING, Reason
+from remit.core.errors import MEANING, NEXT_STEPS, Reason
 from scripts.generate_reference import (
     BEGIN,
     END,
@@ -83,6 +83,12 @@ def test_every_reason_is_explained() -> None:
     assert MEANING.keys() == set(Reason)
     page = render_errors()
     assert [reason for reason, meaning in MEANING.items() if not meaning or meaning not in page] == []
+
+
+def test_every_reason_has_a_next_step() -> None:
+    assert NEXT_STEPS.keys() == set(Reason)
+    page = render_errors()
+    assert [reason for reason, step in NEXT_STEPS.items() if not step or f"| {step} |" not in page] == []
 
 
 def test_every_field_of_the_task_contracts_is_on_the_contract_page_with_its_type() -> None:

@@ -94,7 +94,7 @@ class Outgoing(_Stream):
 
     async def refuse(self, request_id: Any, problem: RefusedError) -> None:
         """Answer with an error. This does not change the count, because the request was never started."""
-        error = ErrorData(code=INVALID_REQUEST, message=f"{problem.what}. {problem.next_step}", data=None)
+        error = ErrorData(code=INVALID_REQUEST, message=f"{problem.what}. {problem.advice}", data=None)
         error.data = describe_error(problem).tree()
         await self._wire.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id, error=error)))
 

@@ -37,11 +37,12 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     code = _find_code(error) if command in PLAN_COMMANDS and not isinstance(problem, click.ClickException) else {}
     if as_json:
         documents = error.documents if isinstance(error, OperationRefusedError) else {}
-        show_json({"error": {**error.as_json(), **code}, **documents}, indent=None)
+        show_json({"error": {**error.as_json(), "next_step": error.advice, **code}, **documents}, indent=None)
     else:
         outcome = "refused" if isinstance(error, RefusedError) else "failed"
         click.echo(f"{click.style(outcome, fg='red', bold=True)}: {error.what}", err=True)
-        shown = {"where": error.where, "code": " ".join(map(str, code.values())), "next": error.next_step}
+        known_as = " ".join(map(str, code.values())) or error.reason.value
+        shown = {"where": error.where, "code": known_as, "next": error.advice}
         for label, text in shown.items():
             if text:
                 click.echo(f"  {label + ':':<6} {text}", err=True)

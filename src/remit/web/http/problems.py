@@ -149,12 +149,12 @@ def problem_tree(error: RemitError, status: int, request_id: str | None) -> dict
         "type": f"urn:remit:reason:{error.reason.value}",
         "title": MEANING[error.reason],
         "status": status,
-        "detail": str(error),
+        "detail": str(error.with_changes(next_step=error.advice)),
         "instance": f"urn:remit:request:{request_id}" if request_id else None,
         "code": error.reason.value,
         "what": error.what,
         "where": error.where,
-        "next_step": error.next_step,
+        "next_step": error.advice,
     }
 
 
