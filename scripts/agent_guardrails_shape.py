@@ -158,7 +158,8 @@ def _unparsed(node: ast.AST | None) -> str:
 def _missing_branch(gates: Module) -> Iterator[Violation]:
     next_step = "Answer a MissingSimulationPacket with ESCALATED at once, before anything that can match."
     decide = gates.shape("decide")
-    for node in decide.body if decide is not None else ():
+    docstring = ast.get_docstring(decide) if decide is not None else None
+    for node in decide.body[docstring is not None :] if decide is not None else ():
         if isinstance(node, ast.If) and "MissingSimulationPacket" in ast.unparse(node.test):
             answer = [ast.unparse(one) for one in node.body]
             if answer != ["return GateVerdict('ESCALATED', 'SIMULATION_MISSING')"] or node.orelse:

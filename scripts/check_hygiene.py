@@ -31,7 +31,7 @@ _HOSTS: Final = (
 )
 _INDEX_OPTIONS: Final = ("index-url", "extra-index-url", "find-links", "trusted-host")
 # People who live in examples, and on nobody's machine.
-_EXAMPLE_HOMES: Final = ("alice", "bob", "user", "you")
+_EXAMPLE_HOMES: Final = ("ada", "agent", "alice", "bob", "user", "you")
 
 
 def machine_patterns(root: Path, home: Path) -> dict[str, re.Pattern[str]]:
