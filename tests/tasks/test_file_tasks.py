@@ -48,12 +48,12 @@ def test_a_preview_says_what_will_happen_and_changes_nothing(workspace: Workspac
     preview = workspace.preview_task(asked, workspace.issue_lease(asked).canonical())
     assert isinstance(preview, Preview)
     assert preview.summary == (
-        f"FILE_MOVE as task t: take away {source} ({len(CONTENT)} bytes), make {base / 'destination'}"
+        f"FILE_MOVE as task t: remove {source} ({len(CONTENT)} bytes), create {base / 'destination'}"
     )
     deleted = file_task("d", "FILE_DELETE", source)
     preview = workspace.preview_task(deleted, workspace.issue_lease(deleted).canonical())
     assert isinstance(preview, Preview)
-    assert "keep a snapshot" in preview.summary
+    assert "store a snapshot" in preview.summary
     assert list(base.iterdir()) == [source]
     assert not workspace.state.snapshots.exists()
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_undone_yet_stays_claimed_and_is_recovered_later(workspac
     register(workspace, "STUBBORN")
     (base / "stuck").write_bytes(b"")
     asked = file_task("t", "STUBBORN", None, base / "made")
-    with pytest.raises(EnvironmentFailureError, match="could not be undone yet"):
+    with pytest.raises(EnvironmentFailureError, match="its undo did not complete"):
         run(workspace, asked)
     (report,) = workspace.recover()
     assert report.problem is not None

@@ -25,7 +25,7 @@ def test_another_file_in_the_place_of_a_moved_one_is_left_alone(workspace: Works
     (base / "kept").write_bytes(b"so that the inode is not used again")
     (base / "d").rename(base / "elsewhere")
     (base / "d").write_bytes(b"a stranger")
-    with pytest.raises(RefusedError, match="not the file that was moved"):
+    with pytest.raises(RefusedError, match="another file has replaced the moved file"):
         workspace.restore_task(moved.canonical())
     assert (base / "d").read_bytes() == b"a stranger"
     assert not source.exists()

@@ -1,1 +1,1 @@
-"""Tasks: one file operation under a lease. The kernel grants leases and judges results; no executor can import it."""
+"""Tasks: one file operation under a lease. The kernel issues leases and verifies results. No executor can import it."""

@@ -1,4 +1,4 @@
-"""What the task door writes down before it acts: the sentence for people, and the checkpoint for whoever takes over."""
+"""The preview of a task, as a sentence for people, and its checkpoint, which recovery after a crash reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,31 +12,31 @@ from remit.execution.checkpoint_text import read_checkpoint
 from remit.fs.openat import FileIdentity
 from remit.fs.paths import Located
 
-_VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: "make"}
+_VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "remove", PathUse.MAKE: "create"}
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCheckpoint:
-    """A task as its checkpoint knows it. No authority is in it: that ended with the process that had the lease."""
+    """The checkpoint of a task. It holds no authority, because that ended with the process that had the lease."""
 
     manifest: TaskManifest
     before: Mapping[str, FileIdentity]
-    """By input: which file it was, and in what state. A path where nothing was has none."""
+    """The file at each input path and its state, by the name of the input. A path without a file is absent."""
     snapshot: str | None
-    """Where the whole file is kept."""
+    """The reference of the snapshot of the whole file, if the capability takes one."""
     part_name: str
-    """The name of bytes on their way. Drawn at random, so nobody can have put a file of his there."""
+    """The name of the temporary file. It is random, so no other user can have put a file there."""
 
 
 def render_preview(
     manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, FileIdentity]
 ) -> str:
-    """One masked line: which files will be read, taken away and made, and how large they are."""
-    steps = [f"keep a snapshot of {mask_for_review(located[capability.snapshot].path)}"] if capability.snapshot else []
+    """Return one masked line: the files that the task will read, remove and create, and their sizes."""
+    steps = [f"store a snapshot of {mask_for_review(located[capability.snapshot].path)}"] if capability.snapshot else []
     for name, place in located.items():
         size = f" ({before[name].size:,} bytes)" if name in before else ""
         steps.append(f"{_VERBS[capability.paths[name]]} {mask_for_review(place.path)}{size}")
-    # Each part by itself: a task may be called after a password, and the files that it names are none.
+    # Each part is masked separately. Otherwise a task id that looks like a password would also mask the paths after it.
     what = f"{mask_for_review(manifest.capability_id)} as task {mask_for_review(manifest.task_id)}"
     return f"{what}: {', '.join(steps)}" if steps else what
 
@@ -53,7 +53,7 @@ def render_checkpoint(checkpoint: TaskCheckpoint) -> str:
 
 
 def parse_checkpoint(text: str) -> TaskCheckpoint:
-    """The inverse of `render_checkpoint`."""
+    """Parse a checkpoint. This is the inverse of `render_checkpoint`."""
     return read_checkpoint(text, _parse, "task")
 
 

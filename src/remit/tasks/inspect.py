@@ -1,7 +1,7 @@
-"""The host's own look at the files of a task: before, for the preview and the checkpoint; after, to check the effect.
+"""The host's inspection of the files of a task: before the effect for preview and checkpoint, and after it to verify.
 
-Everything is opened through `confine.beneath`, and nothing is changed. What was seen may be otherwise a moment later:
-the effect compares again, on the descriptors that it acts on.
+All files are opened through `fs.openat`, and nothing is changed. Another process may change a file after the
+inspection, so the effect compares again, on the descriptors that it uses.
 """
 
 import os
@@ -19,7 +19,11 @@ from remit.fs.paths import Located
 def inspect_before(
     located: Mapping[str, Located], uses: Mapping[str, PathUse], max_bytes: int
 ) -> dict[str, FileIdentity]:
-    """Which file each path names. Refuses unless what is needed is there, and what will be made is not."""
+    """Return the identity of the file at each path that the task reads or removes.
+
+    Raises:
+        RefusedError: A file is missing or too large, or a file exists where the task would create one.
+    """
     identities = {}
     for name, place in located.items():
         with opened_folder(place) as folder:
@@ -42,8 +46,10 @@ def inspect_before(
 def inspect_after(
     located: Mapping[str, Located], uses: Mapping[str, PathUse], before: Mapping[str, FileIdentity]
 ) -> dict[str, FileIdentity]:
-    """What is there now, of the paths that stay or are made. `VerificationFailedError` if it is not what an effect
-    leaves.
+    """Return the identity of the file at each path that the effect keeps or creates.
+
+    Raises:
+        VerificationFailedError: The files are not as the effect must leave them.
     """
     found: dict[str, FileIdentity] = {}
     for name, place in located.items():
@@ -63,7 +69,7 @@ def contradiction_error(what: str, place: Located) -> VerificationFailedError:
         Reason.EFFECT_FAILED,
         f"the effect was reported as done, and then {what}",
         where=place.path,
-        next_step="Find out who else works in this folder. `remit ledger show` tells what was done.",
+        next_step="Check which other programs work in this folder. `remit ledger show` lists what the task did.",
     )
 
 
@@ -81,7 +87,7 @@ def opened_folder(place: Located) -> Iterator[int]:
 
 
 def _still_exists(folder: int, place: Located, before: FileIdentity) -> bool:
-    """Another file of the same name may have come since: that is nobody's fault."""
+    """Return whether the same file is still there. Another file of the same name, created since, is not an error."""
     if not beneath.exists(folder, place.name):
         return False
     try:

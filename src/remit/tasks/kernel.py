@@ -1,6 +1,6 @@
-"""Who grants one task to one executor, and believes the answer only if that executor signed it.
+"""The kernel: it issues a lease for one task to one executor, and accepts only a result that this executor signed.
 
-Knows executors by name and public key alone: a new one is registered, and nothing here changes.
+It knows executors only by name and public key, so a new executor needs no change here.
 """
 
 from collections.abc import Callable
@@ -19,29 +19,29 @@ from remit.parsing import parse_json
 
 @dataclass(frozen=True)
 class Kernel:
-    """Holds the kernel's private key, asked for at each lease, and everybody's public ones."""
+    """The kernel's private key, which is loaded for each lease, and the public keys of the workspace."""
 
     signer: Callable[[], Signer]
     keyring: Callable[[], Keyring]
     executors: Callable[[str], str]
-    """Which executor answers for a capability."""
+    """Returns the id of the executor that implements a capability."""
     clock: Clock
 
     def issue_lease(self, manifest: TaskManifest, life: timedelta) -> LeaseToken:
-        """Leave to run exactly this manifest, once, on the executor of its capability."""
+        """Sign the permission to run exactly this manifest, once, on the executor of its capability."""
         return issue_lease(self.signer(), manifest, self.executors(manifest.capability_id), self.clock(), life)
 
     def accept(self, result: bytes, manifest: bytes, *, at: str | None = None) -> ExecutionResult:
-        """Return a result only if the registered executor signed exactly this for exactly this task.
+        """Return the result if the registered executor signed exactly this result for exactly this task.
 
-        Limit: an executor in the sandbox and the same executor without one are the same. The `executor_id` of the
-        result says which it was.
+        Limit: a result is accepted from the executor with a sandbox and without one. The `executor_id` of the result
+        shows which it was.
 
         Args:
             result: The bytes of the signed result.
             manifest: The task manifest.
-            at: The time at which the result arrived; now if None. A key that was retired since verifies a result that
-                arrived before.
+            at: The time at which the result arrived, or None for now. A key that was retired later still verifies the
+                result.
 
         Returns:
             The verified result.
@@ -66,17 +66,17 @@ def _require_same(field: str, found: str, expected: str) -> None:
             Reason.BINDING_MISMATCH,
             f"the result is of another {field}: {found!r}, not {expected!r}",
             where=f"result, {field}",
-            next_step="Do not rely on it; ask whoever handed it over where it comes from.",
+            next_step="Do not rely on this result. Find out where it comes from.",
         )
 
 
 def _require_signed(raw: bytes) -> None:
-    """Said before anything else that may be wrong with it: what nobody signed is not worth reading."""
+    """Refuse an unsigned result before any other check, because the content of an unsigned result has no value."""
     tree = parse_json(raw, ExecutionResult.bounds, source="result")
     if not isinstance(tree, dict) or not tree.get("signature"):
         raise RefusedError(
             Reason.SIGNATURE_INVALID,
             "the result is not signed",
             where="result, signature",
-            next_step="Only what an executor's host signed counts as a result.",
+            next_step="Use the result that the executor's host signed. Only a signed result is valid.",
         )

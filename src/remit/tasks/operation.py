@@ -1,4 +1,4 @@
-"""The task door: a manifest under a lease, run by a registered executor in a sandbox, answered with a signed result."""
+"""The task operation: a registered executor runs a manifest under a lease in a sandbox. The result is signed."""
 
 import contextlib
 import functools
@@ -39,7 +39,10 @@ Call = Literal["run", "finish", "undo"]
 
 @dataclass(frozen=True)
 class TaskRequest:
-    """Nobody has vouched for any of it. The lease stays bytes until it is verified: a broken one is a bad lease."""
+    """An unverified task request.
+
+    The lease stays bytes until it is verified, so that a malformed lease is refused like any other invalid lease.
+    """
 
     manifest: TaskManifest
     lease: bytes
@@ -57,7 +60,7 @@ class LeasedTask:
     lease: Lease
     token: LeaseToken
     prewarmed: list[PrewarmedProcess] = field(default_factory=list, compare=False)
-    """The process that waits to do it, from the checkpoint to the effect."""
+    """The process that was started early for the effect. It waits from the checkpoint until the effect."""
 
     @property
     def manifest(self) -> TaskManifest:
@@ -66,22 +69,22 @@ class LeasedTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskPreview(Preview):
-    """With the files that were looked at: what is previewed is what the effect must find."""
+    """A preview with the identities of the inspected files. The effect must find the same files."""
 
     before: Mapping[str, FileIdentity]
 
 
 class EffectOutput(NamedTuple):
-    """What an effect said, as its capability declares it."""
+    """The output of an effect, in the model that its capability declares."""
 
     output: Contract
     signed: ExecutionResult | None = None
-    """The result, if it was signed while the process was being taken down. It goes nowhere until the world agrees."""
+    """The result, if it was signed while the process ended. It is used only after the effect was verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """What the workspace's configuration says about tasks."""
+    """The values of the workspace's config that concern tasks."""
 
     bases: Callable[[], tuple[str, ...]]
     snapshots: Path
@@ -91,10 +94,10 @@ class TaskRules:
 
 @dataclass(frozen=True)
 class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOutput, ExecutionResult]):
-    """Holds the kernel's public key and the executor's private one; never the kernel's private key.
+    """The operation of tasks. It has the kernel's public key and the executor's private key.
 
-    Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed. So is the sandbox,
-    which is started by the first task that gets that far.
+    It never has the kernel's private key. Both keys are loaded when they are needed, so a rotation or a revocation
+    takes effect immediately. The sandbox is started by the first task that reaches step 4.
     """
 
     keyring: Callable[[], Keyring]
@@ -104,11 +107,11 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
     sandbox: Callable[[], SandboxHost]
     on_progress: Callable[[int, int], None] | None = None
     correlation_id: str | None = None
-    """What the task belongs to, if that is more than itself."""
+    """The correlation of the request that the task belongs to, if it belongs to one."""
     seconds: float | None = None
-    """Less time than every task has, if whoever asks for it wants that."""
+    """The time limit that the caller chose, if it is shorter than the time limit of every task."""
     leased: NewEntry | None = None
-    """The record of a lease that was made for this very run: written with the intent, since nobody else has seen it."""
+    """The entry of a lease that was issued for this run only. It is written together with the intent."""
     name: str = field(default="task", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
@@ -138,12 +141,12 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
         manifest, capability = granted.manifest, self._require_capability(granted.manifest)
         located = self._locate(manifest)
         before = inspect_before(located, capability.paths, self.rules.max_file_bytes)
-        self.sandbox()  # can be had here, or this is refused
-        with self._open_snapshot(manifest, capability):  # what it needs is there, and whole
+        self.sandbox()  # refuses the task if there is no sandbox
+        with self._open_snapshot(manifest, capability):  # refuses a snapshot that is missing or damaged
             return TaskPreview(render_preview(manifest, capability, located, before), granted.request.digest, before)
 
     def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
-        """A lease is the kernel's own consent to this one task: nobody else is asked."""
+        """Return the lease as the consent. The kernel's lease permits this task, so no other approval is needed."""
         return f"lease {granted.lease.lease_id}"
 
     def checkpoint(self, granted: LeasedTask, preview: Preview) -> str:
@@ -161,7 +164,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
         self.release(granted)
         if (
             self._require_capability(checkpoint.manifest).restores is None
-        ):  # whose snapshot is open for the time of the call only
+        ):  # a restore needs its snapshot, which is open during the call only
             granted.prewarmed.append(self.sandbox().prewarm(self.order(checkpoint, "run")))
 
     def release(self, granted: LeasedTask) -> None:
@@ -197,7 +200,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
 
         try:
             self._call(checkpoint, "run", on_note=remember, meanwhile=sign, prewarmed=granted.prewarmed)
-        except RefusedError:  # nothing was touched
+        except RefusedError:  # nothing was changed
             raise
         except BaseException as problem:
             made = self._undo_or_finish(checkpoint, tuple(noted), note, problem)
@@ -241,12 +244,12 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
         try:
             result = ExecutionResult.parse(stored.encode(), source="stored result")
             verify_result(result, self.keyring(), recorded_at)
-        except RefusedError as problem:  # ours to explain, not the caller's lease to blame
+        except RefusedError as problem:  # a fault of the stored data, not of the caller's lease
             raise EnvironmentFailureError(
                 Reason.EVIDENCE_INVALID,
-                f"the stored result cannot be vouched for: {problem.what}",
+                f"the stored result cannot be verified: {problem.what}",
                 where=problem.where,
-                next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+                next_step="`remit ledger verify` shows what was changed. `remit keys list` shows the revoked keys.",
             ) from None
         return result
 
@@ -258,9 +261,13 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
     def _undo_or_finish(
         self, checkpoint: TaskCheckpoint, notes: Notes, note: Note, problem: BaseException
     ) -> EffectOutput | None:
-        """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
+        """Undo the failed effect and return None. If that is impossible, finish the effect and return its output.
+
+        Raises:
+            IncompleteError: Neither was possible. Recovery continues the task.
+        """
         if isinstance(problem, RemitError) and problem.reason is Reason.SANDBOX_UNAVAILABLE:
-            return None  # nothing ever ran
+            return None  # the effect never started
         made: EffectOutput | None = None
         try:
             try:
@@ -269,10 +276,10 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
                 made = self.recover_effect(checkpoint, notes, note) if isinstance(problem, Exception) else None
                 if made is None:
                     raise
-        except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
+        except BaseException as second:  # noqa: BLE001 - the user may interrupt a second time
             raise IncompleteError(
                 Reason.EFFECT_FAILED,
-                f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
+                f"the effect failed ({problem}), and its undo did not complete ({second})",
                 where=checkpoint.manifest.task_id,
                 next_step=RECOVER_ADVICE,
             ) from problem
@@ -280,7 +287,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
         return made
 
     def order(self, checkpoint: TaskCheckpoint, call: Call, notes: Notes = ()) -> Order:
-        """What the sandbox is asked to do, or to make of what was cut short."""
+        """Return the order for the sandbox: to run the effect, or to finish or undo an interrupted one."""
         manifest, capability = checkpoint.manifest, self._require_capability(checkpoint.manifest)
         located = self._locate(manifest)
         return Order(
@@ -297,7 +304,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
             notes=notes,
             network=capability.network,
             restores=capability.restores is not None,
-            seconds=self.seconds if call == "run" else None,  # putting back takes the time that it takes
+            seconds=self.seconds if call == "run" else None,  # an undo has no time limit of its own
         )
 
     def _call(
@@ -325,7 +332,12 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
     def _open_snapshot(
         self, manifest: TaskManifest, capability: Capability
     ) -> Iterator[tuple[Mapping[str, int], dict[str, Any] | None]]:
-        """The snapshot that the effect restores: its bytes as a descriptor, and the rest. Verified, or refused."""
+        """Open and verify the snapshot that the effect restores. Yields its bytes as a descriptor, and its metadata.
+
+        Raises:
+            RefusedError: The reference is malformed, or the snapshot was changed or damaged.
+            EnvironmentFailureError: The snapshot does not exist.
+        """
         if capability.restores is None:
             yield {}, None
             return
@@ -337,7 +349,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
             os.close(descriptor)
 
     def _parse_output(self, manifest: TaskManifest, output: dict[str, Any] | None) -> Contract:
-        """What the effect said, as its capability declared it. It speaks of no other task, whatever it said."""
+        """Parse the output of the effect as its capability declares it. Task and capability come from the manifest."""
         about = {"task_id": manifest.task_id, "capability_id": manifest.capability_id}
         try:
             return self._require_capability(manifest).output.from_tree(
@@ -346,9 +358,9 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
         except RefusedError as problem:
             raise EnvironmentFailureError(
                 Reason.EFFECT_FAILED,
-                f"the effect did not answer as its capability declares: {problem.what}",
+                f"the output of the effect is not as its capability declares: {problem.what}",
                 where=problem.where,
-                next_step="This is a bug in the executor.",
+                next_step="This is a bug in the executor. Report it to its author.",
             ) from None
 
     def _verify_lease(self, request: TaskRequest, token: LeaseToken, now: datetime) -> LeasedTask:
@@ -363,7 +375,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
     def _require_capability(self, manifest: TaskManifest) -> Capability:
         found = self.registry.get(manifest.capability_id)
         if found is None:
-            raise RefusedError(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
+            raise RefusedError(Reason.CAPABILITY_UNSUPPORTED, "the capability is no longer registered")
         return found
 
     def _executor_id(self, manifest: TaskManifest) -> str:
@@ -374,7 +386,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
 
 
 def executor_of(registry: Registry, capability_id: str, *, confined: bool) -> str | None:
-    """Who answers for a capability here. One that runs unconfined says so in its very name."""
+    """Return the id of the executor of a capability, or None. The id shows if the executor runs unconfined."""
     found = registry.get(capability_id)
     if found is None:
         return None

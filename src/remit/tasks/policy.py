@@ -1,6 +1,6 @@
-"""May this task happen, as far as that can be said without looking at the disk?
+"""The policy of tasks: decides on a task without reading the disk.
 
-Does anybody here implement what is asked?
+An executor must implement the capability, and each path must be below a base directory.
 """
 
 import functools
@@ -28,18 +28,18 @@ def decide_capability(capability_id: str, implemented: Collection[str]) -> Polic
                 Reason.CAPABILITY_UNSUPPORTED,
                 f"no executor here implements {capability_id!r}",
                 where="manifest, capability_id",
-                next_step=f"Implemented are: {known}.",
+                next_step=f"Use an implemented capability: {known}.",
             ),
         )
     )
 
 
 Bases = Callable[[], tuple[str, ...]]
-"""The allowed directories, asked for by a task that names a path."""
+"""Returns the base directories. Only a task with a path calls it."""
 
 
 def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> PolicyDecision:
-    """Somebody implements it, its inputs are what that one takes, and each path lies beneath an allowed directory."""
+    """Allow a task if its capability is registered, its inputs are valid, and each path is below a base directory."""
     capability = registry.get(manifest.capability_id)
     if capability is None:
         return decide_capability(manifest.capability_id, tuple(registry))
@@ -49,9 +49,9 @@ def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> Pol
         denials.append(
             Denial(
                 Reason.MALFORMED,
-                f"{capability.capability_id} is done only if it can be undone, and this task does not ask for that",
+                f"{capability.capability_id} runs only as a reversible task, and this task is not reversible",
                 where="manifest, constraints.reversible",
-                next_step="Ask with reversible: true.",
+                next_step="Set constraints.reversible to true.",
             )
         )
     try:
@@ -63,15 +63,15 @@ def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> Pol
 
 
 def close_inputs(manifest: TaskManifest, capability: Capability) -> dict[str, Any]:
-    """The inputs as the capability's own contract has them, or a refusal."""
+    """Return the inputs, parsed by the capability's own contract. Refuses inputs that do not fit it."""
     inputs = manifest.inputs.tree() if isinstance(manifest.inputs, Contract) else manifest.inputs
-    if type(manifest.inputs) is capability.inputs:  # closed by it already, when the manifest was parsed
+    if type(manifest.inputs) is capability.inputs:  # checked already, when the manifest was parsed
         return dict(inputs)
     return capability.inputs.from_tree(inputs, source="manifest, inputs").tree()
 
 
 def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -> dict[str, Located]:
-    """Each input that is a path, taken apart. Refuses one that lies outside of every allowed directory."""
+    """Return the parts of each input that is a path. Refuses a path outside of all base directories."""
     inputs = close_inputs(manifest, capability)
     names = [name for name in capability.paths if inputs.get(name) is not None]
     located = {name: _locate(inputs[name], bases()) for name in names}
@@ -87,29 +87,29 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
 
 @functools.lru_cache(maxsize=256)
 def _locate(path: str, bases: tuple[str, ...]) -> Located:
-    """Remembered for a while: each task asks several times, and a refusal is not kept."""
+    """Locate one path. Cached, because each task needs it several times. Refusals are not cached."""
     place = locate(path, bases)
     (name,) = folded(place.name)
     if PART_NAME.fullmatch(name):
         raise RefusedError(
             Reason.PATH_REFUSED,
-            "files of this name are tasks in progress, so no other task touches them",
+            "files with this name belong to running tasks, so no other task touches them",
             where=place.path,
-            next_step="Name another file; `remit recover` clears away what a crash left.",
+            next_step="Name another file. `remit recover` removes such files after a crash.",
         )
     if name == CONFIG_NAME:
         raise RefusedError(
             Reason.PATH_REFUSED,
-            f"{CONFIG_NAME} says what Remit may do, so no task touches it",
+            f"{CONFIG_NAME} defines what Remit may do, so no task touches it",
             where=place.path,
-            next_step="Change it by hand.",
+            next_step="Change it yourself, in an editor.",
         )
     if is_own_folder(place.path.split("/")):
         raise RefusedError(
             Reason.PATH_REFUSED,
-            "folders of this name hold what Remit keeps of plans, so no task touches what is in them",
+            "folders with this name hold the data of Remit about plans, so no task touches files in them",
             where=place.path,
-            next_step="Name a file elsewhere.",
+            next_step="Name a file in another folder.",
         )
     return place
 

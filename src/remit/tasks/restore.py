@@ -1,4 +1,4 @@
-"""Going back is a task like any other: which one undoes a given result."""
+"""The task that undoes a given result. A restore is a task like any other."""
 
 import hashlib
 import os
@@ -16,13 +16,13 @@ _LONGEST_ID: Final = 200
 
 
 def restore_task_id(task_id: str, attempt: int) -> str:
-    """Derived, so that a second restore is the same task. A further attempt only follows one that failed."""
+    """Derive the id of a restore, so that a second restore is the same task. A further attempt follows a failed one."""
     wanted = f"restore-{task_id}" + (f"-{attempt}" if attempt > 1 else "")
     return wanted if len(wanted) <= _LONGEST_ID else f"restore-{hashlib.sha256(wanted.encode()).hexdigest()}"
 
 
 def build_restore_task(result: ExecutionResult, task_id: str) -> TaskManifest:
-    """The task that takes back what this result says was done, from its undo metadata."""
+    """Build the task that reverses the effect of this result, from its undo metadata."""
     match result.output:
         case MoveOutput(result_summary=summary, undo_metadata=undo):
             inputs = {"source_path": summary.destination, "destination_path": undo.original_path}
@@ -33,14 +33,18 @@ def build_restore_task(result: ExecutionResult, task_id: str) -> TaskManifest:
             return _manifest(task_id, FILE_DELETE, {"source_path": created})
     raise RefusedError(
         Reason.ROLLBACK_IMPOSSIBLE,
-        "this result has nothing to undo: the task failed, changed nothing, or was not asked to be reversible",
+        "this result has nothing to undo, because the task failed, changed nothing, or was not reversible",
         where=f"result of {result.task_id}",
-        next_step="`remit ledger show` tells what the task did.",
+        next_step="`remit ledger show` lists what the task did.",
     )
 
 
 def require_undoable(result: ExecutionResult, before: Mapping[str, FileIdentity], bases: Sequence[str]) -> None:
-    """What is there now is what the task left there: somebody else's file is not taken for it."""
+    """Check that the file is still the one that the task left there.
+
+    Raises:
+        RefusedError: Another file is there now, or the copy was changed.
+    """
     match result.output:
         case MoveOutput(result_summary=summary):
             _require_moved_file(summary.destination, before["source_path"], bases)
@@ -49,7 +53,10 @@ def require_undoable(result: ExecutionResult, before: Mapping[str, FileIdentity]
 
 
 def _require_moved_file(path: str, before: FileIdentity, bases: Sequence[str]) -> None:
-    """Edited since or not; but a file that took its place, by an editor that saves that way too, is another file."""
+    """Check that the moved file is still there. An edited file passes, a file that replaced it does not.
+
+    Some editors replace the file when they save. Such a file is another file too.
+    """
     place = locate(path, bases)
     with opened_folder(place) as folder:
         found = inspect_file(folder, place.name, where=place.path)
@@ -57,14 +64,14 @@ def _require_moved_file(path: str, before: FileIdentity, bases: Sequence[str]) -
     if not same and (found.size, found.mtime_ns) != (before.size, before.mtime_ns):
         raise RefusedError(
             Reason.FILE_CONFLICT,
-            "what is there now is not the file that was moved, and is left alone",
+            "another file has replaced the moved file, and is left unchanged",
             where=place.path,
-            next_step="Move it with a task of its own if that is wanted.",
+            next_step="To move it nevertheless, use a new task.",
         )
 
 
 def _require_untouched_copy(undo: CopyUndo, bases: Sequence[str]) -> None:
-    """A copy is removed only while it has the bytes that it was made with; what somebody made of it is his."""
+    """Check that the copy still has its original bytes. A changed copy holds the work of a user and is kept."""
     place = locate(undo.created_path, bases)
     with opened_folder(place) as folder:
         descriptor = open_file(folder, place.name, where=place.path)
@@ -73,9 +80,9 @@ def _require_untouched_copy(undo: CopyUndo, bases: Sequence[str]) -> None:
     if found != undo.sha256:
         raise RefusedError(
             Reason.FILE_CONFLICT,
-            "this copy was changed since it was made, and is left alone",
+            "this copy has changed since it was created, and is left unchanged",
             where=place.path,
-            next_step="Remove it with a task of its own if it is not wanted.",
+            next_step="To remove it nevertheless, use a new task.",
         )
 
 

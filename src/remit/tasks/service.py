@@ -1,7 +1,7 @@
-"""Tasks of one workspace: leased, run in the sandbox, recovered after a crash, and taken back.
+"""The tasks of one workspace: issues leases, runs tasks in the sandbox, recovers them after a crash, restores files.
 
-The sandbox is started by the first task that needs it, with every effect that is registered by then. The first task
-also settles what a crash left behind.
+The first task that needs the sandbox starts it, with all effects that are registered by then. The first task also
+recovers tasks that a crash interrupted.
 """
 
 import functools
@@ -43,7 +43,7 @@ _LOG: Final = logging.getLogger("remit.tasks")
 
 @dataclass(frozen=True)
 class TaskKeys:
-    """Each asked for when it is needed, and as it is then."""
+    """The keys that tasks use. Each one is loaded when it is needed, so a rotation takes effect immediately."""
 
     keyring: Callable[[], Keyring]
     executor: Callable[[], Signer]
@@ -51,7 +51,10 @@ class TaskKeys:
 
 
 class Tasks:
-    """`registry` may be added to before the first task; what is registered later gets a sandbox of its own."""
+    """The tasks of one workspace.
+
+    Capabilities can be added to `registry` before the first task. One that is registered later gets its own sandbox.
+    """
 
     def __init__(
         self,
@@ -79,7 +82,7 @@ class Tasks:
     def issue_lease(
         self, manifest: bytes, life: timedelta, *, correlation_id: str | None = None, actor: str | None = None
     ) -> LeaseToken:
-        """Sign a lease for this manifest and record that it was issued, and by whose wish."""
+        """Sign a lease for this manifest, and record it with the actor who requested it."""
         parsed = TaskManifest.parse(manifest)
         lease = self.kernel.issue_lease(parsed, life)
         self._ledger().append(_issued(lease, parsed, correlation_id, actor))
@@ -88,7 +91,10 @@ class Tasks:
     def lease_and_execute(
         self, manifest: bytes, life: timedelta, *, correlation_id: str, seconds: float
     ) -> ExecutionResult:
-        """Both in one go, for one who gives the lease to nobody: a task that is new has it recorded with its intent."""
+        """Issue a lease and run the task with it, for a caller that does not pass the lease on.
+
+        The lease of a new task is recorded together with its intent, in one transaction.
+        """
         parsed = TaskManifest.parse(manifest)
         if self._claim(parsed.task_id) is not None:
             lease = self.issue_lease(manifest, life, correlation_id=correlation_id).canonical()
@@ -97,7 +103,7 @@ class Tasks:
         leased = _issued(made, parsed, correlation_id)
         return self.execute(manifest, made.canonical(), correlation_id=correlation_id, seconds=seconds, leased=leased)
 
-    def execute(  # noqa: PLR0913 - each is somebody's
+    def execute(  # noqa: PLR0913 - each one is used by some caller
         self,
         manifest: bytes,
         lease: bytes,
@@ -147,7 +153,7 @@ class Tasks:
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
-        """Take back what a task did, by a task of its own. A second time gives the first time's result."""
+        """Reverse the effect of a task by a new task. A second call returns the result of the first one."""
         result, checkpoint = self._verify_recorded(raw)
         task, is_new = self._next_attempt(result)
         if is_new:
@@ -165,9 +171,10 @@ class Tasks:
         )
 
     def _next_attempt(self, result: ExecutionResult) -> tuple[TaskManifest, bool]:
-        """The task that takes it back, and whether it is yet to be begun. One that failed is tried under another id.
+        """Return the task that reverses this result, and whether it is new.
 
-        So is one whose id somebody used for something else: nobody can stand in the way by being faster.
+        After a failed attempt the task gets another id. It also gets another id if another task already uses the first
+        one. Otherwise a caller could block the restore by using its id first.
         """
         for number in range(1, MANY_ATTEMPTS):
             task = build_restore_task(result, restore_task_id(result.task_id, number))
@@ -178,13 +185,13 @@ class Tasks:
                 return task, False
         raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
-            f"{MANY_ATTEMPTS:,} attempts to take this back have failed",
+            f"{MANY_ATTEMPTS:,} attempts to restore this have failed",
             where=f"result of {result.task_id}",
-            next_step="`remit ledger show --correlation` with the task's id tells why.",
+            next_step="`remit ledger show --correlation` with the task's id shows why.",
         )
 
     def _verify_recorded(self, raw: bytes) -> tuple[ExecutionResult, TaskCheckpoint]:
-        """A result that this workspace recorded, verified as the kernel does it; and how its task began."""
+        """Verify a recorded result of this workspace, as the kernel does. Return it with the checkpoint of its task."""
         named = ExecutionResult.parse(raw, source="result")
         done = self._claim(named.task_id)
         if not isinstance(done, ClaimCompleted):
@@ -203,9 +210,9 @@ class Tasks:
         if result.canonical() != stored.text.encode():
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
-                "this is not the result that was recorded for that task",
+                "this is not the recorded result of that task",
                 where=f"result of {named.task_id}",
-                next_step="`remit task run` with the same manifest gives the recorded one.",
+                next_step="`remit task run` with the same manifest returns the recorded result.",
             )
         return result, checkpoint
 

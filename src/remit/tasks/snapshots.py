@@ -1,10 +1,10 @@
-"""Whole copies of files that are about to be deleted, kept in the state directory and never pruned by Remit.
+"""Snapshots: whole copies of files that a task is about to delete. Remit never prunes them.
 
-`<folder>/<id>/content` has the bytes and `meta.json` the rest: path, mode, owner, times, extended attributes, and the
-digest of the bytes. A reference carries the digest of `meta.json`, so the holder of a signed result with a reference
-knows whether what is restored is what was deleted. A random nonce in `meta.json` keeps that digest from telling what
-the file held: without it, an agent could try every likely content. Snapshots from before the nonce are still read.
-A snapshot has its name only when all of it is on the disk.
+They are in the state directory. `<folder>/<id>/content` has the bytes. `meta.json` has path, mode, owner, times,
+extended attributes, and the digest of the bytes. A reference contains the digest of `meta.json`, so the holder of a
+signed result can check that the restored file is the deleted one. `meta.json` also has a random nonce. Without it, an
+agent could find the content by computing the digests of likely contents. Older snapshots without a nonce can still be
+read. A snapshot gets its name only when all of it is on the disk.
 """
 
 import base64
@@ -30,7 +30,7 @@ from remit.fs.openat import FileIdentity, failure, identify, open_base, open_fil
 from remit.fs.paths import Located
 
 MAX_ATTRIBUTE_BYTES: Final = 256 << 10
-"""Of all extended attributes of one file together: they travel to the sandbox in one frame."""
+"""The limit for all extended attributes of one file together, because one frame carries them to the sandbox."""
 MAX_META_BYTES: Final = 1 << 20
 NONCE_BYTES: Final = 32
 
@@ -40,17 +40,20 @@ _OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def take_snapshot(located: Located, folder: Path, max_bytes: int, expected: FileIdentity | None = None) -> str:
-    """Keep the file, whole, and return the reference; on the disk when this returns, or nothing is left behind.
+    """Copy the whole file into a snapshot, and return the reference.
 
-    Refuses a file that is too large before a byte is read, one that is not the `expected` one, and one that changes
-    meanwhile. Limit: a crash in the middle leaves a folder whose name begins with a dot; nothing refers to it.
+    The snapshot is on the disk when this returns. If it fails, nothing is left. Limit: a crash in between leaves a
+    folder whose name begins with a dot, and no reference to it exists.
+
+    Raises:
+        RefusedError: The file is too large (found before it is read), is not the `expected` one, or changes meanwhile.
     """
     with _open_located(located) as source:
         identity = identify(source)
         if expected is not None and identity != expected:
             raise changed(located.path)
         _require_size(identity, max_bytes, located.path)
-        times = os.fstat(source)  # before reading, which may change the time of access
+        times = os.fstat(source)  # before the copy, which may change the access time
         attributes = _read_attributes(source, located.path)
         name = secrets.token_hex(16)
         unfinished = folder / f".{name}"
@@ -70,17 +73,22 @@ def take_snapshot(located: Located, folder: Path, max_bytes: int, expected: File
 
 
 def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
-    """The bytes, as a descriptor that the caller closes, and the rest; both verified against the reference.
+    """Open a snapshot. Return its bytes as a descriptor, and its metadata, both verified against the reference.
 
-    FILE_RESTORE needs both: the descriptor as `given["snapshot"]`, the rest as `checkpoint["meta"]`.
+    The caller closes the descriptor. FILE_RESTORE needs the descriptor as `given["snapshot"]` and the metadata as
+    `checkpoint["meta"]`.
+
+    Raises:
+        RefusedError: The reference is malformed, or the snapshot was changed or damaged.
+        EnvironmentFailureError: The snapshot does not exist.
     """
     match = _REFERENCE.fullmatch(reference)
     if match is None:
         raise RefusedError(
             Reason.MALFORMED,
-            "this is not the reference of a snapshot",
+            "the reference of the snapshot is malformed",
             where=reference[:200],
-            next_step="Take it from undo_metadata.recovery of the signed result of a FILE_DELETE.",
+            next_step="Use undo_metadata.recovery of the signed result of a FILE_DELETE.",
         )
     name, digest = match.groups()
     raw = _read_meta(folder / name / "meta.json")
@@ -103,7 +111,7 @@ def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
 def _write(
     source: int, identity: FileIdentity, times: os.stat_result, attributes: dict[str, str], unfinished: Path, path: str
 ) -> bytes:
-    """Content, then meta, then the folder that holds them. The bytes of the meta."""
+    """Write the content, then the metadata, then sync the folder. Return the bytes of the metadata."""
     os.mkdir(unfinished, 0o700)
     reach("snapshot.folder_made")
     content = os.open(unfinished / "content", _NEW_FILE, 0o600)
@@ -123,7 +131,7 @@ def _write(
             "mode": stat.S_IMODE(identity.mode),
             "uid": identity.uid,
             "gid": identity.gid,
-            # As text: nanoseconds since 1970 are past what a JSON number can be trusted with.
+            # As text, because nanoseconds since 1970 are too large for the exact range of a JSON number.
             "atime_ns": str(times.st_atime_ns),
             "mtime_ns": str(times.st_mtime_ns),
             "xattrs": attributes,
@@ -157,14 +165,14 @@ def _require_size(identity: FileIdentity, max_bytes: int, where: str) -> None:
     if identity.size > max_bytes:
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
-            f"this file is larger than the {max_bytes:,} bytes that a snapshot may have: no snapshot, no delete",
+            f"this file is larger than the {max_bytes:,} bytes that a snapshot may have, so it is not deleted",
             where=where,
             next_step="The limit is limits.max_file_bytes in remit.yaml.",
         )
 
 
 def _read_attributes(descriptor: int, where: str) -> dict[str, str]:
-    """All extended attributes, ACLs among them, as base64."""
+    """Return all extended attributes, including ACLs, as base64."""
     try:
         values = {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
     except OSError as problem:
@@ -174,9 +182,9 @@ def _read_attributes(descriptor: int, where: str) -> dict[str, str]:
     if sum(len(name) + len(value) for name, value in values.items()) > MAX_ATTRIBUTE_BYTES:
         raise RefusedError(
             Reason.RESOURCE_EXHAUSTED,
-            f"this file has more than {MAX_ATTRIBUTE_BYTES:,} bytes of extended attributes: no snapshot, no delete",
+            f"this file has more than {MAX_ATTRIBUTE_BYTES:,} bytes of extended attributes, so it is not deleted",
             where=where,
-            next_step="Remove attributes that nobody needs.",
+            next_step="Remove attributes that are not needed.",
         )
     return {name: base64.b64encode(value).decode("ascii") for name, value in values.items()}
 
@@ -195,7 +203,7 @@ def _open_snapshot_file(path: Path) -> int:
     except FileNotFoundError:
         raise EnvironmentFailureError(
             Reason.STATE_MISSING,
-            "this snapshot is not here",
+            "this snapshot does not exist",
             where=str(path.parent),
             next_step="Restore the state directory from a backup, or use the workspace in which the file was deleted.",
         ) from None
@@ -210,9 +218,9 @@ def _open_snapshot_file(path: Path) -> int:
 def _damaged(path: Path) -> RefusedError:
     return RefusedError(
         Reason.EVIDENCE_INVALID,
-        "this snapshot is not what was kept: it was changed or damaged",
+        "this snapshot was changed or damaged",
         where=str(path),
-        next_step="Restore the state directory from a backup; nothing is given back from a damaged snapshot.",
+        next_step="Restore the state directory from a backup. A damaged snapshot is not used.",
     )
 
 
