@@ -196,7 +196,7 @@ def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told
     assert (changed.path, changed.how) == (path, "this file was changed since the plan was approved")
     problem = refusal_of(office.plans.apply, OPERATOR, made.proposal_id, 30)
     assert (problem.reason, problem.where) == (Reason.BINDING_MISMATCH, path)
-    assert ("remit" in problem.next_step, "proposed anew" in problem.next_step) == (False, True)
+    assert ("remit" in problem.next_step, "propose it again" in problem.next_step) == (False, True)
     told = office.plans.get(OPERATOR, made.proposal_id).refused
     assert told is not None
     assert told.next_step == problem.next_step
@@ -206,7 +206,7 @@ def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told
     assert told is not None
     assert told.next_step == problem.next_step
     (office.project.root / path).unlink()
-    assert "is gone" in office.plans.read_preview(OPERATOR, made.proposal_id).changed_since[0].how
+    assert "does not exist now" in office.plans.read_preview(OPERATOR, made.proposal_id).changed_since[0].how
     office.project.write(path, BEFORE)
     assert office.plans.read_preview(OPERATOR, made.proposal_id).changed_since == ()
     assert office.plans.apply(office.agent, made.proposal_id, 30).state == "APPLIED"
@@ -230,8 +230,8 @@ def test_whoever_is_told_of_drift_hears_no_flags_of_a_command_and_where_the_old_
     to_person = office.plans.undo(OPERATOR, name).refused
     assert to_agent is not None
     assert to_person is not None
-    assert f"Only a person can have it overwritten: {CONSOLE}/runs/" in to_agent.next_step
-    assert "forced undo overwrites it" in to_person.next_step
+    assert f"Only a person can overwrite the later changes: {CONSOLE}/runs/" in to_agent.next_step
+    assert "forced rollback overwrites it" in to_person.next_step
     assert "--" not in to_agent.next_step + to_person.next_step
     assert office.plans.preview_undo(OPERATOR, name).set_aside == ()
     digest = office.plans.preview_undo(OPERATOR, name).drift_digest

@@ -54,7 +54,7 @@ def test_a_yes_is_to_the_preview_that_was_shown(office: ProposalWorkspace) -> No
     assert refusal_of(plans.decide, APPROVER, made.proposal_id, approved=True).reason is Reason.MALFORMED
     office.project.write(path, "one\ntwo\nsomething else\n")
     problem = refusal_of(plans.decide, APPROVER, made.proposal_id, approved=True, preview_digest=shown)
-    assert (problem.reason, "computed again" in problem.next_step) == (Reason.HASH_MISMATCH, True)
+    assert (problem.reason, "Compute the preview again" in problem.next_step) == (Reason.HASH_MISMATCH, True)
     assert plans.get(APPROVER, made.proposal_id).state == "PENDING"
     assert refusal_of(office.approve, made.proposal_id).reason is Reason.HASH_MISMATCH, (
         "what is stored is what it was before"

@@ -1,8 +1,8 @@
-"""The preview of a plan as its agent sees it: what it sent itself, and nothing of any file or row. Pure.
+"""The preview of a plan for its agent. It repeats what the agent sent, and contains nothing of any file or row. Pure.
 
-A preview is read access. An agent that may propose a plan may not read files, so a diff, a digest, a count, an error
-and even "no match" would tell it what a file holds. Everything here is computed from the plan and the configuration:
-two workspaces that differ only in the content of files and rows give the same document.
+A preview is read access. An agent that may propose a plan may not read files. A diff, a digest, a count, an error and
+even "no match" would tell it what a file contains. So this module uses only the plan and the configuration: two
+workspaces that differ only in the content of files and rows give the same document.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,11 +36,11 @@ from remit.plans.preview.document import MANY_FILES, RISKS, replaces_document
 
 WITHHELD: Final = (
     "An agent sees only what it sent itself. A person sees the diff, the results, the counts and what would fail, and"
-    " decides. Null means that something is withheld: it does not mean none. This answer is the same whatever the files"
-    " and rows hold."
+    " decides. Null means that a value is withheld. It does not mean none. This answer does not depend on the content"
+    " of files and rows."
 )
 MAX_SHOWN: Final = 1 << 20
-"""Characters of the agent's own content that its preview repeats."""
+"""The most characters of the agent's own content that its preview repeats."""
 _OPERATIONS: Final[dict[str, FileOperation]] = {
     "FILE_CREATE": "CREATE",
     "FILE_MODIFY": "MODIFY",
@@ -52,7 +52,7 @@ _NEW_FILE: Final = 0o644
 
 
 def agent_title(plan: Plan) -> str:
-    """The plan in a line, by its text alone."""
+    """Describe the plan in one line, by its text alone."""
     actions = len(plan.action_plan)
     files = len({plain_spelling(action.target) for action in plan.action_plan if action.target is not None})
     counts = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
@@ -60,13 +60,13 @@ def agent_title(plan: Plan) -> str:
 
 
 def agent_risk(plan: Plan, config: SystemConfig) -> RiskLevel:
-    """The highest risk that the text of the plan and the configuration show. The content of files may raise it."""
+    """Return the highest risk that the text of the plan and the configuration show. Files may raise it further."""
     findings = _findings(plan)
     return _risk(plan, _needed(plan, config, findings), findings)
 
 
 def agent_document(plan: Plan, config: SystemConfig) -> AgentPlanPreview:
-    """The preview of a plan as its agent sees it: its own operations, its own content, and nothing of any file."""
+    """Build the preview for the agent: its own operations and its own content, and nothing of any file."""
     findings = _findings(plan)
     needs = _needed(plan, config, findings)
     return AgentPlanPreview.from_tree(
@@ -92,7 +92,7 @@ def agent_document(plan: Plan, config: SystemConfig) -> AgentPlanPreview:
 
 
 def _files(plan: Plan) -> Iterator[AgentPreviewedFile]:
-    """One for each action on a file. Only what the agent wrote out as a whole file has lines."""
+    """Yield one entry for each action on a file. Only a file whose whole content the agent sent has lines."""
     remaining = MAX_SHOWN
     for action in plan.action_plan:
         if action.action_type not in _OPERATIONS or action.target is None:
@@ -121,7 +121,7 @@ def _files(plan: Plan) -> Iterator[AgentPreviewedFile]:
 
 
 def _sql(action: SqlAction) -> AgentPreviewedSql:
-    """The statements and the values as the agent sent them. What a query file holds is not told."""
+    """Return the statements and the values as the agent sent them, without the content of a query file."""
     operation = action.operation
     shown = show_sql(operation.query, MAX_SQL_SHOWN).text if operation.query is not None else None
     return AgentPreviewedSql(
@@ -135,7 +135,7 @@ def _sql(action: SqlAction) -> AgentPreviewedSql:
 
 
 def _pipeline(action: PipelineAction, config: SystemConfig) -> AgentPreviewedPipeline:
-    pipeline = config.pipelines.get(action.operation.pipeline)  # gone only if the config changed since it was proposed
+    pipeline = config.pipelines.get(action.operation.pipeline)  # None only if the config changed since the proposal
     return AgentPreviewedPipeline(
         action_id=action.action_id,
         pipeline=action.operation.pipeline,
@@ -146,7 +146,7 @@ def _pipeline(action: PipelineAction, config: SystemConfig) -> AgentPreviewedPip
 
 
 def _findings(plan: Plan) -> tuple[PreviewedFinding, ...]:
-    """In files that the agent wrote out as a whole. In edits they depend on the lines around."""
+    """Return the findings in files whose whole content the agent sent. Findings in edits depend on other lines."""
     found = []
     for action in plan.action_plan:
         if isinstance(action, FileCreate):
@@ -164,7 +164,7 @@ def _findings_of(path: str, content: bytes, mode: int) -> list[ContentFinding]:
 
 
 def _is_unchecked(found: ContentFinding) -> bool:
-    """YAML is parsed in a sandboxed process only, when a person has the plan previewed."""
+    """Whether this file was not checked. YAML is parsed only in a sandboxed process, for the preview of people."""
     return found.rule == "syntax" and found.what.endswith("cannot be checked in this process")
 
 
@@ -173,7 +173,10 @@ def _finding(path: str, found: ContentFinding) -> PreviewedFinding:
 
 
 def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFinding]) -> NeededApprovals:
-    """What a person must allow by name, as far as the plan names it: what a pipeline reads stands in the config."""
+    """Return the approvals that a person must give by name, limited to names in the plan.
+
+    The files that a pipeline reads are named in the configuration, and left out.
+    """
     named = {plain_spelling(path) for path in _name_items(plan)}
     needed = needed_approvals(plan, config)
     return NeededApprovals(
@@ -185,7 +188,7 @@ def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFindin
 
 
 def _name_items(plan: Plan) -> Iterator[str]:
-    """Every path that stands in the plan."""
+    """Yield every path in the plan."""
     for action in plan.action_plan:
         also = (getattr(action.operation, name, None) for name in ("new_path", "query_file", "save_results_to"))
         yield from (path for path in (action.target, *also) if path is not None)

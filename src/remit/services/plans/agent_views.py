@@ -1,8 +1,8 @@
-"""What an agent is told about its proposals and their runs: how each one ended, and nothing of any file or row. Pure.
+"""Answers for an agent about its proposals and their runs: how each one ended, and nothing about files or rows. Pure.
 
 `PlanService` passes every answer for an `AgentCaller` through these functions, and through
 `remit.services.plans.agent_preview`. People see everything. After a person approved a plan, its agent learns how the
-run ended, and whether it was refused: that is what the person allowed.
+run ended, and whether it was refused. The approval includes that.
 """
 
 import re
@@ -39,14 +39,14 @@ DISCLOSED_REASONS: Final = frozenset(
         Reason.ROLLBACK_EXPIRED,
     }
 )
-"""Reasons that depend on the approval, the token and the machine, and never on what a file or row holds."""
+"""Reasons that depend on the approval, the token and the machine, and never on the content of files or rows."""
 RUN_WITHHELD: Final = (
-    "An agent is told how the run of its plan ended. A person sees what was changed, what failed, and why. Null means"
-    " that something is withheld: it does not mean none."
+    "An agent sees how the run of its plan ended. A person sees the changes, the failures and their reasons. Null means"
+    " that a value is withheld. It does not mean none."
 )
 UNDO_WITHHELD: Final = (
-    "An agent is told whether its plan was undone. A person sees which files were restored, and which were changed"
-    " since. Null means that something is withheld: it does not mean none."
+    "An agent sees whether its plan was rolled back. A person sees which files were restored, and which changed since."
+    " Null means that a value is withheld. It does not mean none."
 )
 _COUNTED: Final = re.compile(r", \+[\d,]+ -[\d,]+ lines(?=[,;]|$)|; [\d,]+ would fail$")
 _CAN_BE_UNDONE: Final = frozenset({"APPLIED", "PARTIAL", "SUCCESS"})
@@ -58,7 +58,7 @@ def agent_preview(proposal_id: str, plan: Plan, config: SystemConfig) -> AgentPr
 
 
 def agent_proposal(view: ProposalView) -> ProposalView:
-    """Without counts, without progress, and with refusals that name no file."""
+    """Return a proposal without counts and progress. Refusals in it name no file."""
     refused = view.refused
     if refused is not None and refused.code not in DISCLOSED_REASONS:
         refused = describe_error(_withheld_reason())
@@ -78,10 +78,10 @@ def agent_run(view: RunView) -> RunView:
 
 
 def agent_report(documents: RunDocuments) -> AgentRunDocuments:
-    """How the run ended. Which action failed, what was changed and how long it took is for people."""
+    """Return how the run ended. Only people see which action failed, the changes, and the duration."""
     report, log = documents.report, documents.change_log
     total = report.actions_summary.total
-    is_success = report.status == "SUCCESS"  # then every action was completed, as the status says
+    is_success = report.status == "SUCCESS"  # a SUCCESS implies that every action was completed
     return AgentRunDocuments(
         report=AgentReport(
             report_id=report.report_id,
@@ -95,7 +95,7 @@ def agent_report(documents: RunDocuments) -> AgentRunDocuments:
                 failed=0 if is_success else None,
                 skipped=0 if is_success else None,
             ),
-            # How far a cancelled run had come depends on what files and rows hold.
+            # The progress of a run before it was cancelled depends on the content of files and rows.
             rollback_performed=None if report.status == "CANCELLED" else report.rollback_performed,
             rollback_manifest_id=report.rollback_manifest_id if report.status == "ROLLED_BACK" else None,
         ),
@@ -115,7 +115,7 @@ def agent_undo_preview(envelope_id: str, run: KnownRun) -> AgentUndoLook:
 
 
 def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
-    """Whether it was undone. A run that changed nothing is told like one that was undone."""
+    """Return whether the run was rolled back. A run that changed nothing gets the same answer as a rolled-back one."""
     refused = answer.refused
     return AgentUndoAnswer(
         status="EXECUTED" if answer.status == "NOTHING" else answer.status,
@@ -130,7 +130,7 @@ def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
 
 
 def agent_error(problem: RemitError) -> RemitError:
-    """Why an approved plan was not applied, in words that are the same for every content."""
+    """Return why an approved plan was not applied, in words that do not depend on the content of files."""
     if problem.reason in DISCLOSED_REASONS:
         return problem
     if isinstance(problem, RefusedError):
@@ -143,7 +143,7 @@ def agent_error(problem: RemitError) -> RemitError:
 
 
 def agent_undo_error(problem: RemitError, link: str | None) -> RemitError:
-    """The same for an undo. `link` is the page of the run, for a person."""
+    """Return why a run was not rolled back, in such words. `link` is the page of the run, for a person."""
     return problem if problem.reason in DISCLOSED_REASONS else _undo_problem(problem.reason, link)
 
 
@@ -152,18 +152,18 @@ def _undo_problem(reason: Reason, link: str | None) -> RemitError:
     if reason is Reason.DRIFTED:
         return RefusedError(
             Reason.DRIFTED,
-            "something that the plan changed was changed again since, so nothing was undone",
-            next_step=f"Only a person can have it overwritten{link_text}",
+            "something that the plan changed has changed again since, so nothing was rolled back",
+            next_step=f"Only a person can overwrite the later changes{link_text}",
         )
     return RefusedError(
         Reason.ROLLBACK_FAILED,
-        "the plan was not undone; the reason is shown to people only",
+        "the plan was not rolled back; the reason is shown to people only",
         next_step=f"Ask a person to look at the page of the run{link_text}",
     )
 
 
 def _withheld_reason() -> RemitError:
-    """One answer for every cause. Which cause it was would tell something about the files."""
+    """Return the same error for every cause, because the cause would tell something about the files."""
     return RefusedError(
         Reason.BINDING_MISMATCH,
         "the plan was not applied and nothing was changed; the reason is shown to people only",
@@ -173,7 +173,7 @@ def _withheld_reason() -> RemitError:
 
 
 def _undo_view(status: str) -> UndoTold:
-    """By the status alone: whether the run changed anything depends on what the files held."""
+    """Return the rollback state by the status alone: whether the run changed anything depends on the files."""
     if status in _CAN_BE_UNDONE:
         return UndoTold(state="POSSIBLE")
     if status == "UNDONE":

@@ -1,6 +1,6 @@
-"""Which inputs of a proposed plan are not as they were. For telling, not for deciding: approve and apply look again.
+"""Finds the inputs of a proposed plan that changed since. For display only: approve and apply check them again.
 
-Files are opened and hashed here, and nothing is executed. Rows on a database server are not looked at.
+This module opens and hashes files, and executes nothing. It does not compare rows on a database server.
 """
 
 import os
@@ -29,16 +29,16 @@ from remit.workspace.workspace import Workspace
 
 MAX_REMEMBERED: Final = 1_000
 STABLE_AFTER: Final = 2_000_000_000
-"""Nanoseconds after which a file's times tell two versions of it apart on every file system that Remit runs on."""
+"""Nanoseconds after which the times of a file distinguish two versions of it, on every file system for Remit."""
 _MAX_LISTED: Final = 1_000
 _APPROVED: Final = "the plan was approved"
 _COMPUTED: Final = "this preview was computed"
 
 
 class Inputs:
-    """The files that previews were computed from, as they are now. Safe to use from several threads.
+    """The current states of the files that previews were computed from. Safe to use from several threads.
 
-    A file is hashed once for each version of it, as far as its times and size tell versions apart.
+    Each version of a file is hashed once, as far as its times and size distinguish versions.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Inputs:
     def changed_since(
         self, workspace: Workspace, row: ProposalRow, document: PlanPreviewDocument
     ) -> tuple[ChangedSince, ...]:
-        """Since the approval, of a plan that has one; else since the preview was computed."""
+        """Return the inputs that changed since the approval of an approved plan, else since its preview."""
         try:
             envelope = Envelope.parse(workspace.proposals.envelope_of(row)) if row.state == "APPROVED" else None
         except RemitError:
@@ -76,19 +76,21 @@ class Inputs:
             try:
                 state = read_states(root, (path,), self._state_of)[path]
             except RemitError as problem:
-                problems.append((path, f"this file cannot be compared with what it was when {when}: {problem.what}"))
+                problems.append((path, f"this file cannot be compared with its state when {when}: {problem.what}"))
                 continue
             if state is not None:
                 mode = f"{state.mode:04o}" if path not in files or files[path].mode is not None else None
                 now.append(ApprovedInput.from_tree({"path": path, "digest": state.sha256, "mode": mode}))
             elif path in files:
-                problems.append((path, f"this file was there when {when}, and is gone"))
+                problems.append((path, f"this file existed when {when}, and does not exist now"))
         yield from input_differences(before, now, when)
         yield from problems
 
     def _is_same_folder(self, workspace: Workspace, then: ApprovedInput, document: PlanPreviewDocument) -> bool:
-        """Of a folder that a pipeline reads. One in which the plan itself leaves files is not compared here: what is
-        bound of it depends on the order of the plan's actions.
+        """Whether a folder that a pipeline reads has the same content as then.
+
+        A folder in which the plan itself writes files is not compared here, because its bound content depends on the
+        order of the plan's actions.
         """
         if any(
             path.startswith(f"{then.path}/") for file in document.files for path in (file.path, file.new_path or "")
@@ -125,7 +127,7 @@ def _version(found: os.stat_result) -> tuple[int, ...]:
 
 
 def _paths_to_create(document: PlanPreviewDocument, existing: Iterable[str]) -> list[str]:
-    """Paths at which there was no file, and the plan would make one."""
+    """Return the paths where no file existed and the plan would create one."""
     made = [each.path for each in document.files if each.operation == "CREATE"]
     made += [each.new_path for each in document.files if each.new_path is not None]
     return [path for path in dict.fromkeys(made) if path not in set(existing)]

@@ -1,4 +1,4 @@
-"""Runs at the desk: what came of plans, proposed here or approved elsewhere, and the way back."""
+"""The service for runs: the outcomes of plans, whether proposed or approved by a command, and their rollback."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import overload
@@ -31,14 +31,14 @@ from remit.workspace.workspace import Workspace
 
 
 class PlanRuns:
-    """What has become of plans. An agent sees what it proposed itself; a person, all."""
+    """The runs of plans. An agent sees the runs of its own proposals, a person sees all runs."""
 
     def __init__(self, workspace: Workspace, views: Views) -> None:
         self._workspace = workspace
         self._views = views
 
     def list_runs(self, caller: Caller, *, cursor: str | None = None, limit: int = 50) -> RunPage:
-        """The newest first, those of the command line too, and what took them back."""
+        """List the runs of plans and their rollbacks, the newest first. Includes those of the command line."""
         require(caller, Right.SEE)
         limit = max(1, min(limit, MAX_PAGE))
         found = list(list_runs(self._workspace, limit, decode_cursor(cursor, NEWEST_FIRST_START)))
@@ -46,7 +46,7 @@ class PlanRuns:
         return RunPage(items=tuple(self._views.run(run) for run in found), next=following)
 
     def read_run(self, caller: Caller, name: str) -> RunView:
-        """By the id of its proposal or of its envelope."""
+        """Return a run by the id of its proposal or of its envelope."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._find_envelope_id(caller, name)
         run = find_run_of_envelope(self._workspace, envelope_id)
@@ -60,7 +60,7 @@ class PlanRuns:
     @overload
     def read_report(self, caller: Caller, name: str) -> RunDocuments | AgentRunDocuments: ...
     def read_report(self, caller: Caller, name: str) -> RunDocuments | AgentRunDocuments:
-        """All that is on record of a run, as the ledger vouches for it. An agent is told how it ended."""
+        """Return all stored documents of a run, verified against the ledger. An agent gets only how the run ended."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._find_envelope_id(caller, name)
         runs = open_run_queries(self._workspace)
@@ -83,7 +83,7 @@ class PlanRuns:
     @overload
     def preview_undo(self, caller: Caller, name: str) -> UndoLook | AgentUndoLook: ...
     def preview_undo(self, caller: Caller, name: str) -> UndoLook | AgentUndoLook:
-        """What taking it back would meet now: whether it can be, and which files were changed since."""
+        """Return whether a run can be rolled back now, and which files changed since."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._find_envelope_id(caller, name)
         run = find_run_of_envelope(self._workspace, envelope_id)
@@ -130,11 +130,11 @@ class PlanRuns:
         drift_digest: str | None = None,
         checkpoints: Collection[str] = (),
     ) -> UndoAnswer | AgentUndoAnswer:
-        """Take back a run, by the id of its proposal or envelope, or by whatever else it is called.
+        """Roll back a run, by the id of its proposal or envelope, or by another name of the run.
 
-        Where files were changed since, nothing is touched, and they are named; `force` is for a person, who has looked
-        at them, and says so with the digest of that look: what stands there is kept aside. The signed order carries it,
-        so whatever is changed until then is looked at anew.
+        If files changed since the run, nothing is touched, and the answer names them. With `force`, a person overwrites
+        them after a review, and `drift_digest` is the digest of the reviewed files. Copies of the overwritten files are
+        kept. The signed order contains the digest, so a later change of the files refuses the rollback.
         """
         if isinstance(caller, AgentCaller):
             return self._undo_for_agent(caller, name, force=force, checkpoints=checkpoints)
@@ -143,7 +143,7 @@ class PlanRuns:
     def _undo_for_agent(
         self, caller: AgentCaller, name: str, *, force: bool, checkpoints: Collection[str]
     ) -> AgentUndoAnswer:
-        """An agent is told whether it was undone. Which files were restored or changed since is for people."""
+        """Roll back for an agent. It learns whether that succeeded. Only people see which files were affected."""
         envelope_id = self.require_undoable(caller, name, force=force)
         try:
             answer = self._undo(caller, name, force=force, drift_digest=None, checkpoints=checkpoints)
@@ -156,11 +156,12 @@ class PlanRuns:
     ) -> UndoAnswer:
         envelope_id = self.require_undoable(caller, name, force=force)
         drift = detect_drift(self._workspace, envelope_id, checkpoints)
-        # What an agent undoes is recorded, also if nothing was changed: else its later views would tell which it was.
+        # A rollback by an agent is recorded even if the run changed nothing. Otherwise, the later views of the agent
+        # would show which of the two cases it was.
         if drift.is_empty and not isinstance(caller, AgentCaller):
             return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
         if force and drift.drifted and drift_digest != drift.digest:
-            what = "it is not said which look at them this is a yes to"
+            what = "the request does not give the digest of the reviewed files"
             problem = (
                 drift_changed_error(envelope_id, what) if drift_digest is None else drift_changed_error(envelope_id)
             )
@@ -184,10 +185,13 @@ class PlanRuns:
         return _undo_answer(outcome, set_aside, stored=bool(stored))
 
     def require_undoable(self, caller: Caller, name: str, *, force: bool) -> str:
-        """The envelope of a run that this caller may take back, for whoever does that himself, such as a command."""
+        """Return the envelope id of a run that this caller may roll back.
+
+        Refuses `force` for an agent, a run that the caller cannot see, and a proposal that was not applied yet.
+        """
         require(caller, Right.UNDO)
         if force and isinstance(caller, AgentCaller):
-            raise agent_cannot_decide("what somebody changed since the run is not an agent's to replace")
+            raise agent_cannot_decide("only a person may overwrite changes that were made after the run")
         row = self._workspace.proposals.find(name)
         if row is not None and _is_visible_to(caller, row) and not self._has_run(row):
             raise _not_applied_error(name)
@@ -196,7 +200,7 @@ class PlanRuns:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _require_row(self, caller: Caller, proposal_id: str) -> ProposalRow:
-        """An agent's own; that there is another's is none of its business."""
+        """Return the row of a proposal. To an agent, the proposals of other callers do not exist."""
         row = self._workspace.proposals.find(proposal_id)
         if row is None or not _is_visible_to(caller, row):
             raise not_found_error(proposal_id)
@@ -206,13 +210,13 @@ class PlanRuns:
         return row.envelope_id is not None and find_run_of_envelope(self._workspace, row.envelope_id) is not None
 
     def _find_envelope_id(self, caller: Caller, name: str) -> str:
-        """Of the run that is meant."""
+        """Return the envelope id of the run with this name."""
         proposals = self._workspace.proposals
         row = proposals.find(name)
         if row is None:
             try:
                 row = proposals.find_by_envelope(name)
-            except EnvironmentFailureError:  # a changed row is nobody's; people need none to get at a run
+            except EnvironmentFailureError:  # a changed row proves no owner; a person sees every run without it
                 if not has_right(caller, Right.SEE):
                     raise
         if row is not None and _is_visible_to(caller, row):
@@ -231,7 +235,7 @@ class PlanRuns:
         problem: RefusedError,
         checkpoints: Collection[str],
     ) -> UndoAnswer:
-        """Told with the files, if that is why; all else is refused as everywhere."""
+        """Return an answer that names the drifted files. Raises the refusal if it has another reason than drift."""
         advised = advise_after_undo(problem, caller, self._views.link_of_run(envelope_id))
         if problem.reason is not Reason.DRIFTED:
             raise advised
@@ -285,9 +289,9 @@ def _undo_answer(outcome: RollbackOutcome, set_aside: Sequence[str], *, stored: 
 def _not_applied_error(name: str) -> RefusedError:
     return RefusedError(
         Reason.TRANSITION_INVALID,
-        "this plan was not applied yet, so there is nothing to take back",
+        "this plan was not applied yet, so there is nothing to roll back",
         where=name,
-        next_step="Cancel it, and it never will be.",
+        next_step="Cancel it, and it cannot be applied any more.",
     )
 
 

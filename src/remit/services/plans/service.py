@@ -1,8 +1,7 @@
-"""Plans at the desk: proposed by an agent or a person, looked at, answered by a person, applied, and taken back.
+"""The service for plans. Agents and people propose them; people approve or deny them; then they are applied.
 
-Nothing is decided here that the rooms below do not decide themselves: who may ask is the table of
-`remit.services.base.permissions`, what is worth a yes is said by `Plans.approve`, and what is carried out is an
-envelope that somebody signed.
+This module makes no decisions of its own. The table of `remit.services.base.permissions` says who may call each method.
+`Plans.approve` decides which plan can be approved. A plan is applied only with a signed envelope.
 """
 
 import json
@@ -56,45 +55,53 @@ from remit.workspace.workspace import Workspace
 
 NO_ALLOWANCES: Final = Approvals(protected=(), executable=(), content=(), irreversible=())
 MAX_BATCHES: Final = 10
-"""How often more rows are fetched for one page, where most of them are in other states than asked for."""
+"""The most queries for one page, because most rows may have other states than the caller wants."""
 
 MAX_PREVIEWS: Final = 3
-"""Computed at the same time."""
+"""The most previews that are computed at the same time."""
 PREVIEW_WAIT_SECONDS: Final = 10.0
-"""Seconds that a person who looks waits for a preview that is being computed."""
+"""Seconds that a person who opens a preview waits for it while it is being computed."""
 _LOG: Final = logging.getLogger("remit.plans")
 
 Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
 
 
 class PlanService(PlanRuns):
-    """Of one workspace; safe to use from several threads. `jobs` does what takes longer than its caller waits."""
+    """The plans of one workspace. Safe to use from several threads.
+
+    `jobs` runs the work that may take longer than its caller waits.
+    """
 
     def __init__(self, workspace: Workspace, *, jobs: JobRunner | None = None, console_url: ConsoleUrl = None) -> None:
         super().__init__(workspace, Views(workspace, console_url))
         self._jobs = jobs if jobs is not None else JobRunner()
         self._previews = JobRunner(MAX_PREVIEWS, one_per_owner=True)
-        """Of what agents proposed, apart from all other work: nothing of it can be told by how busy that is."""
+        """Computes the previews of what agents propose, in its own threads. So an agent cannot learn anything about a
+        preview from the delay of other work.
+        """
         self._inputs = Inputs()
 
-    # --- before anybody is asked --------------------------------------------------------------------------------------
+    # --- before an approval -------------------------------------------------------------------------------------------
 
     @overload
     def preview(self, caller: PersonCaller, plan: bytes) -> PlanPreviewDocument: ...
     @overload
     def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview: ...
     def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview:
-        """What it would do to the files as they are. Nothing is stored. An agent sees what it sent itself."""
+        """Compute what a plan would do to the files as they are now. Nothing is stored.
+
+        An agent gets a preview of its own text only.
+        """
         require(caller, Right.PREVIEW)
         if isinstance(caller, AgentCaller):
             return agent_document(self._parse_allowed(plan), self._workspace.config)
         return self._workspace.preview(plan).document
 
     def propose(self, caller: Caller, plan: bytes, *, note: str | None = None, key: str | None = None) -> ProposalView:
-        """Have it wait for a person's answer. The same `key` and plan again is the same proposal.
+        """Store a plan for a person to decide. The same plan with the same `key` returns the same proposal.
 
-        Refuses a plan that could not be approved as the files are now. What an agent proposes is refused only for
-        what stands in the plan: whether it fits the files is shown to people, and the agent is not told.
+        Refuses the plan of a person if it could not be approved with the files as they are now. Refuses the plan of an
+        agent only for its text and the configuration. Whether it fits the files is shown to people, not to the agent.
         """
         require(caller, Right.PROPOSE)
         proposed = self._parse_allowed(plan) if isinstance(caller, AgentCaller) else Plan.parse(plan)
@@ -123,16 +130,16 @@ class PlanService(PlanRuns):
         return self._view(caller, row)
 
     def _parse_allowed(self, plan: bytes) -> Plan:
-        """A plan that could be applied, as far as its text and the configuration tell. No file is looked at."""
+        """Parse a plan, and refuse it if its text or the configuration forbids it. Reads no file that it names."""
         parsed = Plan.parse(plan)
         decide_plan(parsed, self._workspace.config, project_root(self._workspace), None).require()
         return parsed
 
     def _describe(self, caller: Caller, plan: Plan, text: bytes) -> tuple[str, RiskLevel, ComputedPreview | None]:
-        """The title, the risk and the preview of a proposal.
+        """Return the title, the risk and the preview of a proposal.
 
-        What an agent proposes is described by its text alone, and its preview is computed after the answer: how long
-        that takes depends on what the files and rows hold.
+        The proposal of an agent is described by its text and the configuration alone. Its preview is computed after the
+        agent has its answer, because the duration depends on the content of files and rows.
         """
         if isinstance(caller, AgentCaller):
             return agent_title(plan), agent_risk(plan, self._workspace.config), None
@@ -141,9 +148,10 @@ class PlanService(PlanRuns):
         return preview.summary, preview.document.risk, _to_computed_preview(preview)
 
     def _compute_later(self, row: ProposalRow, text: bytes, actor: str) -> None:
-        """For people. If it cannot be computed, or this process ends before, a person has it computed.
+        """Compute the preview for people in a job. If that fails, or this process ends, a person can compute it later.
 
-        A plan that was withdrawn or denied meanwhile is not looked at any more: its SQL would hold locks for nothing.
+        The preview of a plan that was withdrawn or denied meanwhile is not computed: its SQL would hold locks for
+        nothing.
         """
 
         def compute_preview(job: Job[None]) -> None:
@@ -156,7 +164,7 @@ class PlanService(PlanRuns):
         subject = _subject(row)
         try:
             self._previews.start(f"preview:{subject}", compute_preview, subject=subject, owner=row.proposed_by)
-        except RefusedError as problem:  # the agent is not told: that would say how long its other previews take
+        except RefusedError as problem:  # not raised: it would tell the agent how long its other previews take
             _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
 
     def _stop_computing(self, row: ProposalRow) -> None:
@@ -164,7 +172,7 @@ class PlanService(PlanRuns):
             job.cancel()
 
     def finish_previews(self, seconds: float) -> bool:
-        """Wait for the previews that are being computed here, for a process that is about to end. Whether all ended."""
+        """Wait for the previews that this process is computing, before it ends. Return whether all of them ended."""
         deadline = time.monotonic() + seconds
         return all(job.wait_until_ended(deadline - time.monotonic()) for job in self._previews.active_jobs())
 
@@ -172,24 +180,24 @@ class PlanService(PlanRuns):
         self._previews.close()
 
     def compute_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview:
-        """Compute the preview of a proposed plan again, and store it: a deliberate act, recorded with the caller.
+        """Compute the preview of a proposed plan again, and store it. The ledger records the caller.
 
-        It runs the plan's SQL and pipelines as the first preview did. So it needs the right to propose. Refused for a
-        plan that was applied or is closed; of one that was approved, also if it would not be what was approved.
+        This needs the right to propose, because it runs the plan's SQL and pipelines again. Refuses a plan that was
+        applied or is closed. Refuses an approved plan if the new preview differs from the approved one.
         """
         require(caller, Right.PROPOSE)
         row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
             raise RefusedError(
                 Reason.PERMISSION_DENIED,
-                "an agent does not have previews computed: how long that takes depends on what the files hold",
+                "an agent cannot have a preview computed, because the duration would tell what the files contain",
                 where=f"proposal {row.proposal_id}",
-                next_step="It was begun when the plan was proposed. A person can have it computed again.",
+                next_step="Remit computes it when the plan is proposed. A person can have it computed again.",
             )
         proposals = self._workspace.proposals
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
             raise already_closed_error(row, row.decided_at or row.created_at)
-        proposals.preview_of(row)  # a stored one that is not as recorded is evidence: it stays as it is
+        proposals.preview_of(row)  # raises if the stored preview is not as recorded: it is evidence and must stay
         preview = self._workspace.preview(proposals.plan_of(row))
         if row.state == "APPROVED" and preview.digest != _approved_digest(proposals.envelope_of(row)):
             raise changed_since_approval_error(row)
@@ -197,12 +205,12 @@ class PlanService(PlanRuns):
             proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), caller.actor)
         )
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def list_proposals(
         self, caller: Caller, *, states: Collection[ProposalState] = (), cursor: str | None = None, limit: int = 50
     ) -> ProposalPage:
-        """The newest first: an agent's own, or everybody's for a person."""
+        """List proposals, the newest first. An agent gets its own, a person those of all callers."""
         require(caller, Right.SEE_OWN)
         proposed_by = None if has_right(caller, Right.SEE) else caller.id
         stored_states: set[StoredProposalState] = {
@@ -226,7 +234,7 @@ class PlanService(PlanRuns):
         return ProposalPage(items=tuple(items), next=encode_cursor(position))
 
     def list_pending(self, caller: Caller) -> list[ProposalView]:
-        """Those that wait for an answer, the newest first."""
+        """List the proposals that wait for a decision, the newest first."""
         require(caller, Right.SEE_OWN)
         rows = self._workspace.proposals.pending()
         visible = [row for row in rows if has_right(caller, Right.SEE) or row.proposed_by == caller.id]
@@ -241,10 +249,10 @@ class PlanService(PlanRuns):
     @overload
     def read_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview: ...
     def read_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview:
-        """What it would do, as it was computed and stored, and which of its files were changed since.
+        """Return the stored preview of a proposal, and the inputs that changed since.
 
-        Nothing is executed. An approval names its digest. Raises `PreviewNotStoredError` if there is none. An agent
-        sees what it sent itself.
+        Nothing is executed. An approval names the digest of this preview. Raises `PreviewNotStoredError` if no preview
+        is stored. An agent gets a preview of its own text only.
         """
         require(caller, Right.LOOK)
         row = self._require_row(caller, proposal_id)
@@ -254,11 +262,11 @@ class PlanService(PlanRuns):
         return self._read_stored_preview(row)
 
     def list_actions(self, caller: Caller, proposal_id: str) -> tuple[Action, ...]:
-        """The actions of a proposed plan, in its order: for a picture of it."""
+        """Return the actions of a proposed plan in their order, to draw a graph of them."""
         require(caller, Right.SEE_OWN)
         return Plan.parse(self._workspace.proposals.plan_of(self._require_row(caller, proposal_id))).action_plan
 
-    # --- the answer ---------------------------------------------------------------------------------------------------
+    # --- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(
         self,
@@ -271,9 +279,12 @@ class PlanService(PlanRuns):
         reason: str | None = None,
         even_if_it_fails: bool = False,
     ) -> ProposalView:
-        """A person's answer; the first one counts. A yes is to the preview that he saw, and signs an envelope."""
+        """Record a person's decision. Only the first decision is valid.
+
+        An approval names the preview that the person saw, and signs an envelope.
+        """
         require(caller, Right.DECIDE)
-        if isinstance(caller, AgentCaller):  # no table of rights may ever say otherwise
+        if isinstance(caller, AgentCaller):  # a second check: no table of rights can allow it
             raise agent_cannot_decide("a capability token is not a person")
         proposals, who = self._workspace.proposals, caller.person
         row = self._require_row(caller, proposal_id)
@@ -284,9 +295,9 @@ class PlanService(PlanRuns):
         if preview_digest is None:
             raise RefusedError(
                 Reason.MALFORMED,
-                "a yes must say to which preview it is",
+                "an approval must name the digest of the preview that was shown",
                 where="preview_digest",
-                next_step="Look at the proposal, and give the digest of what was shown.",
+                next_step="Read the preview of the proposal, and give its digest.",
             )
         self.require_unanswered(caller, row.proposal_id)
         self._require_as_shown(row, preview_digest)
@@ -296,15 +307,16 @@ class PlanService(PlanRuns):
         return self._view(caller, self._require_row(caller, proposal_id))
 
     def require_unanswered(self, caller: Caller, proposal_id: str) -> ProposalRow:
-        """Refused if a person has answered: what else could be wrong with an answer does not matter then."""
+        """Refuse if a person has already decided, whatever else may be wrong with the new decision."""
         row = self._require_row(caller, proposal_id)
         if row.state in {"APPROVED", "DENIED"}:
             raise already_closed_error(row, row.decided_at or row.created_at)
         return row
 
     def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
-        """That the approval names the stored preview, and no file changed since. `Plans.approve` computes it once more
-        and compares; what can be told without executing anything is told before that.
+        """Refuse if the approval does not name the stored preview, or an input changed since.
+
+        This check executes nothing. `Plans.approve` computes the preview again afterwards, and compares it too.
         """
         shown = self._read_stored_preview(row)
         if shown.changed_since:
@@ -322,7 +334,7 @@ class PlanService(PlanRuns):
         *,
         even_if_it_fails: bool,
     ) -> None:
-        """The envelope and the proposal's new state are recorded in one transaction, or neither is."""
+        """Sign the envelope. One transaction records both the envelope and the new state of the proposal."""
         proposals = self._workspace.proposals
         self._workspace.plans.approve(
             proposals.plan_of(row),
@@ -337,9 +349,9 @@ class PlanService(PlanRuns):
         )
 
     def cancel(self, caller: Caller, proposal_id: str, *, reason: str | None = None) -> ProposalView:
-        """Withdraw one that waits, void one that was approved and not begun, stop one that runs: then it is taken back.
+        """Withdraw a pending plan, make an unused approval void, or stop a running plan, which undoes its changes.
 
-        Whoever may propose may, and whoever may approve; an agent, what is its own.
+        Everyone who may propose or approve may do this. An agent may do it for its own plans only.
         """
         require(caller, Right.CANCEL)
         row = self._require_row(caller, proposal_id)
@@ -353,25 +365,25 @@ class PlanService(PlanRuns):
         if run.status not in {"RUNNING", "UNFINISHED"}:
             raise RefusedError(
                 Reason.TRANSITION_INVALID,
-                f"it is too late: the plan has run, and ended as {run.status}",
+                f"it is too late to cancel the plan: it has run, with the status {run.status}",
                 where=f"proposal {row.proposal_id}",
-                next_step="What it did can be taken back: undo it.",
+                next_step="If it left changes, roll them back.",
             )
         try:
             self._workspace.plans.cancel(row.envelope_id, caller.actor, patience=0)
         except RemitError as problem:
-            if problem.reason is not Reason.IN_PROGRESS:  # it ends soon, and the view will say so
+            if problem.reason is not Reason.IN_PROGRESS:  # IN_PROGRESS: it ends soon, and a later view shows that
                 raise
         if (job := self._find_job(row)) is not None:
-            job.cancel()  # heard at once here; what was recorded, by whichever process runs it
+            job.cancel()  # stops a run of this process at once; any other process reads the recorded cancellation
         return self._view(caller, row)
 
-    # --- carrying out -------------------------------------------------------------------------------------------------
+    # --- applying -----------------------------------------------------------------------------------------------------
 
     def apply(self, caller: Caller, proposal_id: str, wait: float = 0) -> ProposalView:
-        """Carry out what was approved, once: by its proposer, or by an operator. Answers after `wait` seconds at most.
+        """Apply an approved plan, once, for its proposer or an operator. Returns after `wait` seconds at most.
 
-        Raises why nothing was touched, if that is known by then; later, `refused` of the proposal says it.
+        Raises the refusal if it is known by then. A later refusal is in `refused` of the proposal.
         """
         require(caller, Right.APPLY)
         require_wait(wait)
@@ -394,15 +406,15 @@ class PlanService(PlanRuns):
         return self._view(caller, self._require_row(caller, proposal_id))
 
     def read_envelope(self, caller: Caller, proposal_id: str) -> bytes:
-        """What was signed for it, for a person who may apply it and does so himself, such as a command at a terminal.
+        """Return the signed envelope to a person who applies it without this service, such as by a command.
 
-        It holds digests of files, so an agent does not get it: its plan is carried out by `apply`.
+        An agent does not get the envelope, because it contains digests of files. An agent uses `apply`.
         """
         require(caller, Right.APPLY)
         if isinstance(caller, AgentCaller):
             raise RefusedError(
                 Reason.PERMISSION_DENIED,
-                "a signed approval holds digests of files, so it is not handed to an agent",
+                "an agent cannot read a signed approval, because it contains digests of files",
                 where=f"proposal {proposal_id}",
                 next_step="Apply the proposal by its id.",
             )
@@ -449,7 +461,7 @@ class PlanService(PlanRuns):
         return self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
 
     def _listed_view(self, caller: Caller, row: ProposalRow) -> ProposalView | None:
-        """People are told of a row that was changed; an agent is not told that there is one."""
+        """Return the view for a list. People see that a row fails verification; an agent does not see the row."""
         if self._workspace.proposals.is_verified(row):
             return self._view(caller, row)
         return None if isinstance(caller, AgentCaller) else view_unverified_row(row)
@@ -464,13 +476,16 @@ def _to_computed_preview(preview: PlanPreview) -> ComputedPreview:
 
 
 def _approved_digest(envelope: bytes) -> str:
-    """Of the preview that this envelope was signed for."""
+    """Return the digest of the preview that this envelope was signed for."""
     signed = Envelope.parse(envelope)
     return digest_of_preview(signed.plan_digest, signed.config_digest, signed.inputs)
 
 
 def _refusal_for(caller: Caller, job: Job[Ended]) -> RemitError | None:
-    """Why a job that has ended changed nothing, in the words for this caller. None: it did change something, or may."""
+    """Return why an ended job changed nothing, in the words for this caller. None if it changed something, or may have.
+
+    Raises the error of a job that failed.
+    """
     if not isinstance(caller, AgentCaller):
         refused = find_refusal(job)
         return None if refused is None else advise_after_apply(refused)
@@ -482,4 +497,4 @@ def _refusal_for(caller: Caller, job: Job[Ended]) -> RemitError | None:
 
 
 def _ignore(_: object) -> None:
-    """What was recorded is read again afterwards."""
+    """Ignore the new row: the caller reads the recorded row again."""

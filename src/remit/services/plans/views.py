@@ -1,4 +1,4 @@
-"""A proposed plan as it is told: what the proposal itself says, and what the run of its envelope has made of it."""
+"""Views of proposed plans and of runs. The view of a proposal also shows the run of its envelope."""
 
 import base64
 import binascii
@@ -35,7 +35,7 @@ STORED_STATES: Final[dict[ProposalState, tuple[StoredProposalState, ...]]] = {
     "VOID": ("VOID", "APPROVED"),
     "NOT_VOUCHED_FOR": ("PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"),
 }
-"""In which states of the row a told state can be found; all others, where a person said yes."""
+"""The states of the row for each state in an answer. A state that is missing here needs an approval."""
 APPROVED_STATES: Final[tuple[StoredProposalState, ...]] = ("APPROVED", "VOID")
 _NO_DIGEST: Final = "sha256:" + "0" * 64
 _CANCELLED: Final = """SELECT 1 FROM ledger_entries
@@ -43,20 +43,20 @@ _CANCELLED: Final = """SELECT 1 FROM ledger_entries
 
 
 class Views:
-    """Of one workspace. `console_url` is where people find the console, for links."""
+    """Builds the views of one workspace. `console_url` is the address of the console, for links."""
 
     def __init__(self, workspace: Workspace, console_url: ConsoleUrl) -> None:
         self._workspace = workspace
         self._console_url = console_url
 
     def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
-        """Of a row that is vouched for."""
+        """Build the view of a proposal. The row must be verified."""
         run = find_run_of_envelope(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         until = _apply_until(row)
         state = self._state(row, run, until)
         is_running = job is not None and job.is_running
         if is_running and state == "APPROVED":
-            state = "RUNNING"  # begun, and nothing is claimed yet
+            state = "RUNNING"  # the job has started, and has no claim yet
         return ProposalView(
             proposal_id=row.proposal_id,
             state=state,
@@ -84,7 +84,7 @@ class Views:
     def run(self, run: KnownRun) -> RunView:
         try:
             proposal = self._workspace.proposals.find_by_envelope(run.envelope_id)
-        except EnvironmentFailureError:  # its row is not as it was recorded; the run itself is
+        except EnvironmentFailureError:  # the row of the proposal fails verification, but the run itself is verified
             proposal = None
         return RunView(
             at=run.at,
@@ -99,7 +99,7 @@ class Views:
         )
 
     def _state(self, row: ProposalRow, run: KnownRun | None, until: str | None) -> ProposalState:
-        """A run tells more than its proposal: even one that was withdrawn too late."""
+        """Return the state of a proposal. The state of a run comes first, even if the proposal was withdrawn later."""
         if run is not None:
             state = _OF_RUN.get(run.status, "NOT_VOUCHED_FOR")
             return "UNDONE" if state in {"APPLIED", "PARTIAL"} and run.undo == "DONE" else state
@@ -120,14 +120,14 @@ class Views:
 
 
 def view_unverified_row(row: ProposalRow) -> ProposalView | None:
-    """Somebody has changed the row: nothing of it is told but that there is one."""
+    """Return a view of a row that fails verification. It shows only its id and its time of creation."""
     try:
         return ProposalView(
             proposal_id=row.proposal_id,
             state="NOT_VOUCHED_FOR",
             plan_id="unknown",
             plan_digest=_NO_DIGEST,
-            title="This row is not as the ledger recorded it: run `remit ledger verify`.",
+            title="This row differs from the ledger: run `remit ledger verify`.",
             risk="HIGH",
             proposed_by="unknown",
             token_jti=None,
@@ -139,7 +139,7 @@ def view_unverified_row(row: ProposalRow) -> ProposalView | None:
             reason=None,
             envelope_id=None,
         )
-    except ValueError:  # not even the id and the time are such
+    except ValueError:  # the id or a time of the row is not valid either
         return None
 
 
@@ -148,7 +148,7 @@ def view_undo(run: KnownRun) -> UndoTold:
 
 
 def find_refusal(job: Job[Any]) -> RemitError | None:
-    """Why a job that has ended changed nothing; None if it did, or may have."""
+    """Return why an ended job changed nothing. None if it changed something, or may have."""
     outcome, refusals = job.result()
     if not isinstance(outcome, PlanRefusal):
         return None
@@ -160,7 +160,7 @@ def encode_cursor(position: tuple[str, str]) -> str:
 
 
 def decode_cursor(cursor: str | None, default: tuple[str, str]) -> tuple[str, str]:
-    """Where a list goes on. Nothing is decided by it: whoever makes one up sees another part of his own list."""
+    """Return the position where a list continues. A caller that invents one sees another part of the same list."""
     if cursor is None:
         return default
     try:
@@ -169,11 +169,13 @@ def decode_cursor(cursor: str | None, default: tuple[str, str]) -> tuple[str, st
             return at, key
     except (ValueError, binascii.Error, TypeError, RecursionError):
         pass
-    raise RefusedError(Reason.MALFORMED, "this is no place in a list", where="cursor", next_step="Begin without one.")
+    raise RefusedError(
+        Reason.MALFORMED, "this cursor is not a position in a list", where="cursor", next_step="Start without one."
+    )
 
 
 def _apply_until(row: ProposalRow) -> str | None:
-    """As the row says it; the door believes only what is signed."""
+    """Return the expiry of the approval from the row, for display. Apply uses only the signed envelope."""
     try:
         until = json.loads(row.envelope or "{}").get("expires_at")
     except (ValueError, AttributeError):
@@ -188,6 +190,6 @@ def _find_refusal(job: Job[Any] | None) -> ErrorTold | None:
         problem = find_refusal(job)
     except RemitError as raised:
         problem = raised
-    except Exception:  # noqa: BLE001 - whoever waited for it was told
+    except Exception:  # noqa: BLE001 - the caller that waited got this error
         return None
     return describe_error(advise_after_apply(problem)) if problem is not None else None
