@@ -28,7 +28,7 @@ def test_advice_wraps_between_words_and_leaves_a_command_whole() -> None:
     [
         "Run `remit keys rotate kernel --revoke` and then look again, for the key may have been read.",
         "Find out who changed it, then: chmod go-rwx '/a folder/with spaces' and chown it to yourself.",
-        "timedatectl set-ntp true (or: apt-get install chrony); a host may do this for its guests unseen",
+        "timedatectl set-ntp true (or: apt-get install chrony). The host of a virtual machine may do this.",
     ],
 )
 @pytest.mark.parametrize("width", [20, 45, 70])

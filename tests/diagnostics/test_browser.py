@@ -9,7 +9,7 @@ import pytest
 from remit.diagnostics import browser, machine
 
 
-def test_the_driver_is_told_or_how_to_get_it() -> None:
+def test_the_check_reports_the_driver_or_how_to_install_it() -> None:
     assert browser.check_driver("1.60.0").found == "playwright 1.60.0"
     absent = browser.check_driver(None)
     assert (absent.status, "remit[browser]" in absent.next_step) == ("absent", True)
@@ -23,7 +23,7 @@ def test_here_it_can_be_confined() -> None:
     program = machine.find_browser(os.environ["PATH"])
     assert program is not None
     check = browser.check_confinement(program)
-    assert (check.status, check.found) == ("ok", "no network but ours, and Chromium's own sandbox")
+    assert (check.status, check.found) == ("ok", "Remit's network only, and Chromium's own sandbox")
 
 
 def test_a_chromium_that_its_user_may_not_run_is_a_warning_with_its_reason() -> None:

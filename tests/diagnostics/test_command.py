@@ -80,7 +80,7 @@ def test_without_a_workspace_the_machine_is_checked_and_the_way_to_one_is_shown(
     assert (only.name, only.status) == ("workspace", "absent")
     assert "remit init" in only.next_step
     machine_checks = checks_by_name(found.machine)
-    assert machine_checks["state directory"].found == f"will be made in {tmp_path}/not/yet"
+    assert machine_checks["state directory"].found == f"will be created in {tmp_path}/not/yet"
     assert machine_checks["file system"].status != "fail"
     assert list(tmp_path.iterdir()) == []
 

@@ -30,12 +30,12 @@ def check_config(sound_workspace: SoundWorkspace) -> Callable[..., Check]:
     return with_connection
 
 
-def test_a_database_that_nobody_has_open_is_fine(
+def test_a_database_that_no_process_has_open_is_fine(
     check_config: Callable[..., Check], sound_workspace: SoundWorkspace
 ) -> None:
     before = (sound_workspace.root / "data/shop.duckdb").read_bytes()
     assert (check_config(**DUCKDB).status, check_config(**DUCKDB).found) == ("ok", "DuckDB, data/shop.duckdb")
-    assert check_config(**DUCKDB, read_only=True).found == "DuckDB, data/shop.duckdb, for reading"
+    assert check_config(**DUCKDB, read_only=True).found == "DuckDB, data/shop.duckdb, read-only"
     assert check_config(type="duckdb").found == "DuckDB, in memory"
     assert (sound_workspace.root / "data/shop.duckdb").read_bytes() == before
 
@@ -44,7 +44,7 @@ def test_one_that_is_not_there_can_be_made_but_not_read(check_config: Callable[.
     for path in ("data/new.duckdb", "nowhere/new.duckdb"):
         assert check_config(type="duckdb", path=path).status == "ok"
         found = check_config(type="duckdb", path=path, read_only=True)
-        assert (found.status, "is not there" in found.found, found.next_step != "") == ("warn", True, True)
+        assert (found.status, "does not exist" in found.found, found.next_step != "") == ("warn", True, True)
 
 
 def test_a_file_that_is_no_database_fails(check_config: Callable[..., Check], sound_workspace: SoundWorkspace) -> None:
@@ -90,13 +90,13 @@ def test_of_a_server_only_the_place_of_its_url_is_looked_at(
     assert check_config(type="postgresql", url_variable="SHOP_URL").status == "warn"
     sound_workspace.environ["SHOP_URL"] = url
     found = check_config(type="postgresql", url_variable="SHOP_URL")
-    assert (found.status, found.found) == ("ok", "PostgreSQL, its URL in SHOP_URL; not connected to")
+    assert (found.status, found.found) == ("ok", "PostgreSQL, its URL in SHOP_URL; no connection was tried")
     file = sound_workspace.root.parent / "url"
     assert check_config(type="postgresql", url_file=str(file)).status == "fail"
     file.write_text(url)
     file.chmod(0o644)
     open_to_all = check_config(type="postgresql", url_file=str(file))
-    assert (open_to_all.status, "others may read" in open_to_all.found) == ("fail", True)
+    assert (open_to_all.status, "other users may read" in open_to_all.found) == ("fail", True)
     file.chmod(0o600)
     closed = check_config(type="postgresql", url_file=str(file))
     assert closed.status == "ok"

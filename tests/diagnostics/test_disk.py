@@ -77,7 +77,7 @@ def test_an_unknown_file_system_is_not_called_good() -> None:
         (0, 0, "fail"),
     ],
 )
-def test_room_is_graded_in_bytes_and_in_files(free: int, files: int | None, status: str) -> None:
+def test_free_space_is_graded_in_bytes_and_in_files(free: int, files: int | None, status: str) -> None:
     assert disk.check_space(free, files).status == status
 
 

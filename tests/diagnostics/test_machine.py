@@ -82,7 +82,7 @@ def test_a_kernel_with_everything_passes() -> None:
 @pytest.mark.parametrize(
     "abi, found", [(0, "not built into this kernel"), (0, "built in, but switched off at boot"), (2, "ABI 2")]
 )
-def test_a_kernel_without_landlock_fails_and_is_told_what_to_boot(abi: int, found: str) -> None:
+def test_a_kernel_without_landlock_fails_and_the_next_step_names_what_to_boot(abi: int, found: str) -> None:
     no = Probe(False, "not tried: Landlock is too old")
     features = dataclasses.replace(_all_features(), landlock_abi=abi, landlock=Probe(False, found), confinement=no)
     checks = checks_by_name(tuple(machine.check_kernel(features)))
@@ -94,7 +94,7 @@ def test_a_kernel_without_landlock_fails_and_is_told_what_to_boot(abi: int, foun
     assert checks["seccomp"].status == "ok"
 
 
-def test_landlock_that_a_container_forbids_is_told_apart_from_a_missing_one() -> None:
+def test_landlock_that_a_container_forbids_is_distinguished_from_a_missing_one() -> None:
     refused = Probe(False, "a process cannot restrict itself (EPERM: Operation not permitted)")
     checks = checks_by_name(tuple(machine.check_kernel(dataclasses.replace(_all_features(), confinement=refused))))
     assert checks["Landlock"].status == "ok"

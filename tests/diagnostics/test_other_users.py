@@ -50,7 +50,7 @@ def test_root_is_warned_and_an_ordinary_user_is_not(readable_workspace: SoundWor
     assert _run_checks_as_nobody(readable_workspace)["user"]["status"] == "ok"
 
 
-def test_somebody_elses_workspace_fails_by_its_owner_and_shows_nothing_of_it(
+def test_a_workspace_of_another_user_fails_with_its_owner_and_shows_nothing_of_it(
     readable_workspace: SoundWorkspace,
 ) -> None:
     checks = _run_checks_as_nobody(readable_workspace)
@@ -62,7 +62,7 @@ def test_somebody_elses_workspace_fails_by_its_owner_and_shows_nothing_of_it(
     assert not [check for check in checks.values() if "the check itself failed" in check["found"]]
 
 
-def test_root_looking_at_an_ordinary_users_keys_is_told_whose_they_are(readable_workspace: SoundWorkspace) -> None:
+def test_root_that_checks_the_keys_of_an_ordinary_user_sees_who_owns_them(readable_workspace: SoundWorkspace) -> None:
     for path in (readable_workspace.state.keys, *readable_workspace.state.keys.rglob("*")):
         os.chown(path, 65534, 65534)
     check = readable_workspace.run_checks()["key files"]

@@ -51,14 +51,14 @@ def test_what_could_run_is_fine_and_is_not_run(check_config: Callable[..., Check
         ({"type": "sql", "connection": "shop", "steps": ["../one.sql"]}, "fail", ".."),
     ],
 )
-def test_what_could_not_run_is_told(
+def test_a_pipeline_that_could_not_run_is_reported(
     check_config: Callable[..., Check], pipeline: dict[str, Any], status: str, words: str
 ) -> None:
     found = check_config(**pipeline)
     assert (found.status, words in found.found, found.next_step != "") == (status, True, True)
 
 
-def test_that_dbt_is_not_installed_is_told(check_config: Callable[..., Check]) -> None:
+def test_a_missing_dbt_is_reported(check_config: Callable[..., Check]) -> None:
     found = check_config(type="dbt", project="etl", connection="shop")
     assert found.status == "warn"
     assert "remit[dbt]" in found.next_step

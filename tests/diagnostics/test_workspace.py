@@ -208,9 +208,9 @@ def _base_over_the_state(sound_workspace: SoundWorkspace) -> None:
         (_key_behind_a_link, "key files", "is a symbolic link", "chmod -R go-rwx"),
         (_lost_keys, "key files", "is missing", "backup"),
         (_lost_keys, "keyring", "is missing", "backup"),
-        (_lost_private_key, "keyring", "the private key is gone for: audit", "remit keys rotate audit"),
-        (_keyring_of_somebody_else, "keyring", "the private key is gone for: kernel", "backup"),
-        (_keyring_with_a_wrong_id, "keyring", "a key id does not fit its key", "Mend"),
+        (_lost_private_key, "keyring", "the private key is missing for: audit", "remit keys rotate audit"),
+        (_keyring_of_somebody_else, "keyring", "the private key is missing for: kernel", "backup"),
+        (_keyring_with_a_wrong_id, "keyring", "a key id does not fit its key", "Fix"),
         (_keyring_without_a_role, "keyring", "no single active key for: protocol", "remit init"),
         (_keyring_of_rubbish, "keyring", "keyring.json", ""),
         (_missing_store, "store", "the ledger's database is missing", "backup"),
@@ -253,7 +253,7 @@ def test_a_seeded_fault_fails_its_check_and_names_the_way_out(
 def test_base_directories_are_named_and_none_means_that_no_task_may_touch_a_file(
     sound_workspace: SoundWorkspace,
 ) -> None:
-    assert sound_workspace.run_checks()["base directories"].found == "none: no task may touch a file"
+    assert sound_workspace.run_checks()["base directories"].found == "none, so no task may touch a file"
     _configure(sound_workspace, f"base_directories: [{sound_workspace.root}]\n")
     check = sound_workspace.run_checks()["base directories"]
     assert (check.status, check.found) == ("ok", str(sound_workspace.root))
@@ -264,7 +264,7 @@ def test_a_workspace_that_runs_effects_unconfined_is_warned_of_what_that_means(s
     _configure(sound_workspace, "sandbox: unsafe-none\n")
     check = sound_workspace.run_checks()["sandbox"]
     assert check.status == "warn"
-    assert "all that this user may do" in check.found
+    assert "all rights of this user" in check.found
     assert "sandbox: required" in check.next_step
 
 
@@ -288,7 +288,7 @@ def test_a_key_that_a_rotation_left_behind_is_a_warning(sound_workspace: SoundWo
     old.chmod(0o600)
     check = sound_workspace.run_checks()["keyring"]
     assert check.status == "warn"
-    assert check.next_step == f"Left by an interrupted rotation, or planted: rm {old}"
+    assert check.next_step == f"An interrupted rotation or another program created it. Remove it: rm {old}"
 
 
 def test_a_database_out_of_wal_is_a_warning(sound_workspace: SoundWorkspace) -> None:

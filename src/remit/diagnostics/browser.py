@@ -1,4 +1,4 @@
-"""Checks of what browser actions stand on, beside Chromium itself: its driver, and whether it can be shut in."""
+"""Checks of the requirements of browser actions other than Chromium itself: its driver and its confinement."""
 
 import os
 from typing import Final
@@ -21,7 +21,7 @@ def check_driver(version: str | None) -> Check:
 
 
 def check_confinement(program: str | None) -> Check:
-    """Tried, with everything but Chromium itself: the kernel's answer depends on too much to be foretold."""
+    """Test the confinement without Chromium. Its settings alone do not show whether the Linux kernel allows it."""
     if program is None:
         return CONFINEMENT.absent(
             "there is no Chromium to confine", "Only for browser actions: apt-get install chromium"
@@ -32,7 +32,7 @@ def check_confinement(program: str | None) -> Check:
         return CONFINEMENT.warn(problem.what, problem.next_step)
     if not own_sandbox:
         return CONFINEMENT.warn(
-            "no network but ours; Chromium's own sandbox needs a helper that runs as root",
-            "Let its user make user namespaces, or install the helper: apt-get install chromium-sandbox",
+            "Remit's network only; Chromium's own sandbox needs a helper that runs as root",
+            "Allow its user to create user namespaces, or install the helper: apt-get install chromium-sandbox",
         )
-    return CONFINEMENT.ok("no network but ours, and Chromium's own sandbox")
+    return CONFINEMENT.ok("Remit's network only, and Chromium's own sandbox")

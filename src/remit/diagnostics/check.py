@@ -1,4 +1,4 @@
-"""One check of a check-up: what was looked at, what was found, and what to do about it."""
+"""One check of `remit doctor`: its topic, its finding, and the next step."""
 
 import os
 from collections.abc import Callable
@@ -8,12 +8,12 @@ from typing import Literal
 from remit.core.errors import RemitError, render_line
 
 Status = Literal["ok", "warn", "fail", "absent"]
-"""`warn` works but deserves a look; `fail` is needed and wrong; `absent` is optional, and not there."""
+"""`warn`: works, but needs attention. `fail`: needed, and wrong. `absent`: optional, and not installed or not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A finding. Its texts are masked and on one line; every status but `ok` carries a next step."""
+    """A finding. Its texts are masked and on one line. Every status other than `ok` has a next step."""
 
     name: str
     status: Status
@@ -33,7 +33,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What is looked at, and what needs it. Makes the findings, so that none can lack its next step."""
+    """The subject of a check, and the feature that needs it. It creates the findings, so each one has a next step."""
 
     name: str
     needed_for: str
@@ -51,26 +51,28 @@ class Topic:
         return Check(self.name, "absent", render_line(found), render_line(next_step), self.needed_for)
 
     def run(self, check: Callable[[], Check]) -> Check:
-        """Whatever goes wrong while looking is a failed check, never an exception."""
+        """Run the check. An exception becomes a failed check."""
         try:
             return check()
-        except Exception as problem:  # noqa: BLE001 - a check-up that dies of what it looks for is of no use
+        except Exception as problem:  # noqa: BLE001 - the check must report each problem, not stop at it
             return self.failed(problem)
 
     def failed(self, problem: Exception) -> Check:
         if isinstance(problem, RemitError):
             place = f" ({problem.where})" if problem.where else ""
-            return self.fail(f"{problem.what}{place}", problem.next_step or "Mend what is named here, then look again.")
+            return self.fail(
+                f"{problem.what}{place}", problem.next_step or "Fix this problem, then run remit doctor again."
+            )
         if isinstance(problem, OSError):
             place = f" ({os.fsdecode(problem.filename)})" if isinstance(problem.filename, str | bytes) else ""
-            advice = "Check that it exists and that you may use it, then look again."
+            advice = "Check that it exists and that you may use it, then run remit doctor again."
             return self.fail(f"{problem.strerror or type(problem).__name__}{place}", advice)
-        advice = "Run again with REMIT_DEBUG=1; if it stays, report it as a bug in Remit."
+        advice = "Run again with REMIT_DEBUG=1. If it fails again, report it as a bug in Remit."
         return self.fail(f"the check itself failed: {type(problem).__name__}: {_text_of(problem)}", advice)
 
 
 def _text_of(problem: Exception) -> str:
     try:
         return str(problem)
-    except Exception:  # noqa: BLE001 - an exception that cannot even be printed
+    except Exception:  # noqa: BLE001 - an exception without a printable text
         return "(no text)"

@@ -1,7 +1,7 @@
-"""The check-up behind `remit doctor`: which checks there are, and how they are put together.
+"""The checks of `remit doctor`, in their order.
 
-Looks only, with one exception: a 4 KiB file is written to the state directory, synced and removed, because whether a
-write lasts cannot be seen otherwise. Nothing here raises; a check that cannot be made is a failed check.
+The checks only read, with one exception: one check writes a 4 KiB file to the state directory, syncs it and removes it,
+to measure a durable write. No function here raises. A check that cannot run is a failed check.
 """
 
 import os
@@ -25,14 +25,14 @@ from remit.store.connection import Store
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """All findings, the machine's and the workspace's."""
+    """All findings about the machine and the workspace."""
 
     machine: tuple[Check, ...]
     workspace: tuple[Check, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Nothing that is needed failed. Warnings are allowed."""
+        """Whether no check failed. Warnings are allowed."""
         return not self.count("fail")
 
     def count(self, status: Status) -> int:
@@ -48,7 +48,7 @@ class Checkup:
 
 
 def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:
-    """What every workspace on this machine stands on."""
+    """Check what every workspace on this machine needs."""
     search_path = environ.get("PATH", os.defpath)
     return (
         machine.PYTHON.run(lambda: machine.check_python(sys.version_info[:3], wide=sys.maxsize > 2**32)),
@@ -69,10 +69,10 @@ def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]
 
 
 def check_state_home(environ: Mapping[str, str]) -> tuple[Check, ...]:
-    """Where there is no workspace yet: is the place good where its state would go?"""
+    """Check the place of a future state directory, for a folder without a workspace."""
 
     def home() -> Path:
-        # A device holds no workspace, so no overlap can be found, and what remains is the folder of all states.
+        # A device is no workspace, so no overlap is found, and the result is the parent of all state directories.
         return locate_state(Path(os.devnull), environ).path.parent
 
     return (
@@ -83,7 +83,7 @@ def check_state_home(environ: Mapping[str, str]) -> tuple[Check, ...]:
 
 
 def check_settings(config: SystemConfig, state: StateDirectory) -> tuple[Check, ...]:
-    """What a valid remit.yaml asks for: does it hold on this machine?"""
+    """Check the settings of a valid remit.yaml against this machine."""
     return (
         workspace.BASES.run(lambda: workspace.check_bases(config.base_directories, state.path)),
         workspace.SANDBOX.run(lambda: workspace.check_sandbox(config.sandbox)),
@@ -93,10 +93,10 @@ def check_settings(config: SystemConfig, state: StateDirectory) -> tuple[Check, 
 def check_workspace(
     state: StateDirectory, open_store: Callable[[], Store], clock: Clock, *, has_database: bool
 ) -> tuple[Check, ...]:
-    """One workspace: where its state lies, its keys and its store. `has_database`: the ledger lies there as well."""
+    """Check the state directory, keys and store. `has_database`: the ledger is in the state directory."""
     place = disk.STATE.run(lambda: disk.check_state_directory(state))
     if not os.path.isdir(state.path):
-        return (place,)  # everything below would say the same again
+        return (place,)  # all checks below would fail for the same reason
     return (
         place,
         disk.FILESYSTEM.run(lambda: _check_filesystem(state.path, has_database=has_database)),
@@ -109,7 +109,7 @@ def check_workspace(
 
 
 def _run_several(run: Callable[[Callable[[], Check]], Check], make_checks: Callable[[], list[Check]]) -> list[Check]:
-    """Checks that share one look. If that fails, there is one failed check in their place."""
+    """Run checks that share one inspection. If the inspection fails, one failed check replaces them."""
     found: list[Check] = []
 
     def first() -> Check:

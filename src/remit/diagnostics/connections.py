@@ -1,5 +1,6 @@
-"""Checks of the databases that remit.yaml names for plans. Files are looked at; nothing is connected to, no engine is
-loaded, and no credential is read.
+"""Checks of the databases that remit.yaml names for plans.
+
+They inspect files only. They open no connection, load no database engine and read no credential.
 """
 
 import importlib.util
@@ -16,18 +17,18 @@ from remit.fs import openat as beneath
 from remit.fs.paths import Located, locate_below
 
 MAX_CONNECTIONS: Final = 50
-"""A check-up must stay quick."""
+"""A limit, so that `remit doctor` stays quick."""
 _OTHERS: Final = 0o077
 _INSTALL: Final = "Install it with: pip install 'remit[sql]'"
 
 RequireIdle = Callable[[Located, bool], None]
-"""Raises if another program has the database open; the flag: whether plans would write to it."""
+"""Raises if another program has the database open. The flag says whether plans would write to it."""
 
 
 def check_connections(
     config: SystemConfig, root: str, environ: Mapping[str, str], require_idle: RequireIdle
 ) -> list[Check]:
-    """One for each, by name."""
+    """Return one check for each connection, sorted by name."""
     found = []
     for name, connection in sorted(config.connections.items())[:MAX_CONNECTIONS]:
         topic = Topic(f"connection {name}", "plans that run SQL")
@@ -50,23 +51,28 @@ def _check_duckdb(topic: Topic, connection: DuckdbConnection, root: str, require
     if (is_one := _is_database(place)) is None:
         if connection.read_only:
             return topic.warn(
-                f"{connection.path} is not there, and this connection is for reading",
-                "Make the database with another connection, or mend `path` in remit.yaml.",
+                f"{connection.path} does not exist, and this connection is read-only",
+                "Create the database with another connection, or correct `path` in remit.yaml.",
             )
-        return topic.ok(f"DuckDB, {connection.path}: not there yet; a plan can make it")
+        return topic.ok(f"DuckDB, {connection.path}: does not exist yet; a plan can create it")
     if not is_one:
-        return topic.fail(f"{connection.path} is not a DuckDB database", "Mend `path` in remit.yaml, or move the file.")
+        return topic.fail(
+            f"{connection.path} is not a DuckDB database", "Correct `path` in remit.yaml, or move the file."
+        )
     try:
         require_idle(place, not connection.read_only)
     except RemitError as problem:
         if problem.reason is not Reason.DATABASE_BUSY:
             raise
         return topic.warn(f"{connection.path}: {problem.what}", problem.next_step)
-    return topic.ok(f"DuckDB, {connection.path}{', for reading' if connection.read_only else ''}")
+    return topic.ok(f"DuckDB, {connection.path}{', read-only' if connection.read_only else ''}")
 
 
 def _is_database(place: Located) -> bool | None:
-    """None if there is no file. Refuses a link, a mount point, and what is no plain file."""
+    """Return whether the file is a DuckDB database, or None if it does not exist.
+
+    Refuses a link, a mount point, and anything that is not a regular file.
+    """
     try:
         base = beneath.open_base(place.base)
         try:
@@ -91,11 +97,13 @@ def _check_server(topic: Topic, connection: PostgresqlConnection, environ: Mappi
     if connection.url_file is not None:
         about = os.stat(connection.url_file)
         if not stat.S_ISREG(about.st_mode):
-            return topic.fail(f"{connection.url_file} is no file", "Mend `url_file` in remit.yaml.")
+            return topic.fail(f"{connection.url_file} is not a file", "Correct `url_file` in remit.yaml.")
         if about.st_mode & _OTHERS:
-            return topic.fail(f"others may read {connection.url_file}", f"chmod 600 {connection.url_file}")
-        return topic.ok(f"PostgreSQL, its URL in {connection.url_file}; not connected to")
+            return topic.fail(f"other users may read {connection.url_file}", f"chmod 600 {connection.url_file}")
+        return topic.ok(f"PostgreSQL, its URL in {connection.url_file}; no connection was tried")
     variable = connection.url_variable or ""
     if not environ.get(variable):
-        return topic.warn(f"the variable {variable} is not set here", f"Set {variable} where plans are run.")
-    return topic.ok(f"PostgreSQL, its URL in {variable}; not connected to")
+        return topic.warn(
+            f"the variable {variable} is not set here", f"Set {variable} in the environment that runs plans."
+        )
+    return topic.ok(f"PostgreSQL, its URL in {variable}; no connection was tried")

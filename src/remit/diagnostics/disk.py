@@ -1,4 +1,4 @@
-"""Checks of the place where state lies: its file system, its room, its owner, and that a write there lasts."""
+"""Checks of the state directory: its file system, free space, owner, and the time of a durable write."""
 
 import os
 import re
@@ -14,12 +14,12 @@ from remit.diagnostics.check import Check, Topic
 from remit.fs.atomic_write import PRIVATE_FILE, sync_directory, write_all
 from remit.fs.state_dir import StateDirectory, privacy_problem
 
-STATE: Final = Topic("state directory", "keeping keys and the ledger from others")
+STATE: Final = Topic("state directory", "keeping keys and the ledger private")
 FILESYSTEM: Final = Topic("file system", "a ledger that survives")
 SPACE: Final = Topic("free space", "writing the ledger")
 DURABLE: Final = Topic("durable write", "every entry of the ledger")
 
-# SQLite's WAL needs shared memory and locks that all processes see alike: across hosts they do not.
+# SQLite's WAL needs shared memory and locks that work for all processes. Between hosts they do not work.
 SHARED_KINDS: Final = frozenset(
     {"9p", "afs", "ceph", "cifs", "coda", "drvfs", "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4"}
     | {"ocfs2", "prl_fs", "smb3", "smbfs", "vboxsf", "vmhgfs"}
@@ -41,7 +41,7 @@ class Mount:
 
 
 def find_mount(path: str, mountinfo: str) -> Mount | None:
-    """The mount that holds an absolute path, from the text of /proc/self/mountinfo. The last one on a point is seen."""
+    """Find the mount of an absolute path in the text of /proc/self/mountinfo. The last one on a point wins."""
     best: Mount | None = None
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(" - ")
@@ -57,7 +57,7 @@ def find_mount(path: str, mountinfo: str) -> Mount | None:
 
 def check_filesystem(mount: Mount | None, *, has_database: bool) -> Check:
     if mount is None:
-        return FILESYSTEM.absent("unknown: this system does not list its mounts", "Keep state on a local disk.")
+        return FILESYSTEM.absent("unknown, because this system does not list its mounts", "Keep state on a local disk.")
     rendered = f"{mount.kind} at {mount.point}"
     if mount.kind in SHARED_KINDS:
         advice = "Set REMIT_STATE to a folder on a local disk."
@@ -65,20 +65,21 @@ def check_filesystem(mount: Mount | None, *, has_database: bool) -> Check:
             return FILESYSTEM.fail(f"{rendered}: SQLite's WAL does not work across hosts", advice)
         return FILESYSTEM.warn(f"{rendered}: locks and permissions may not hold there", advice)
     if mount.kind in VOLATILE_KINDS:
-        return FILESYSTEM.warn(f"{rendered}: gone at the next reboot", "Set REMIT_STATE to a folder on a disk.")
+        return FILESYSTEM.warn(f"{rendered}: lost at the next reboot", "Set REMIT_STATE to a folder on a disk.")
     if mount.kind == "overlay":
-        return FILESYSTEM.warn(f"{rendered}: gone with its container", "Mount a volume and set REMIT_STATE to it.")
+        return FILESYSTEM.warn(f"{rendered}: lost with its container", "Mount a volume and set REMIT_STATE to it.")
     return FILESYSTEM.ok(rendered)
 
 
 def check_space(free_bytes: int, free_files: int | None) -> Check:
-    """`free_files` is None where the file system does not count them."""
+    """Check the free space. `free_files` is None if the file system has no limit for the number of files."""
     rendered = f"{free_bytes / MEBIBYTE / 1024:.1f} GiB free"
     if free_bytes < NO_SPACE:
         return SPACE.fail(f"{free_bytes / MEBIBYTE:.0f} MiB free", "Free some space: du -xh / | sort -h | tail")
     if free_files is not None and free_files < FEW_FILES:
         return SPACE.warn(
-            f"{rendered}, but room for {free_files} files only", "Remove files: df -i shows where they are."
+            f"{rendered}, but room for {free_files} files only",
+            "Remove files. df -i shows the use of each file system.",
         )
     if free_bytes < TIGHT_SPACE:
         return SPACE.warn(f"{free_bytes / MEBIBYTE:.0f} MiB free", "Free some space: du -xh / | sort -h | tail")
@@ -98,7 +99,10 @@ def check_durable_write(seconds: float) -> Check:
 
 
 def time_durable_write(folder: Path) -> float:
-    """Write, sync, sync the folder, remove. Not `write_durably`: an armed fault point must not kill the check-up."""
+    """Return the seconds that it takes to write a file, sync it and sync its folder. The file is removed.
+
+    `write_durably` is not used, because an active fault point in it would kill this process.
+    """
     path = folder / f".doctor.{secrets.token_hex(8)}.tmp"
     started = time.perf_counter()
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
@@ -113,7 +117,7 @@ def time_durable_write(folder: Path) -> float:
 
 
 def check_state_directory(state: StateDirectory) -> Check:
-    """It and what lies directly in it are ours alone, and nobody could put another folder in its place."""
+    """Check that the directory and its direct content are private, and that no other user could replace it."""
     where = shlex.quote(str(state.path))
     try:
         os.lstat(state.path)
@@ -127,20 +131,20 @@ def check_state_directory(state: StateDirectory) -> Check:
     movers = [parent for parent in state.path.resolve().parents if _others_may_rename_in(os.stat(parent))]
     if movers:
         advice = f"chmod go-w {shlex.quote(str(movers[0]))} and own it, or set REMIT_STATE to a folder of your own."
-        return STATE.warn(f"{state.path}: others may exchange folders in {movers[0]}", advice)
+        return STATE.warn(f"{state.path}: other users may rename folders in {movers[0]}", advice)
     return STATE.ok(str(state.path))
 
 
 def check_state_home(home: Path) -> Check:
-    """Before there is a workspace: could a state directory be made where it would go?"""
+    """Check that a state directory can be created, before there is a workspace."""
     folder = nearest_folder(home)
     if not os.access(folder, os.W_OK | os.X_OK):
         return STATE.fail(f"{folder} cannot be written to", "Set REMIT_STATE to the full path of a folder of your own.")
-    return STATE.ok(f"will be made in {home}")
+    return STATE.ok(f"will be created in {home}")
 
 
 def nearest_folder(path: Path) -> Path:
-    """The path itself, or its first parent that exists."""
+    """Return the path itself, or its first parent that exists."""
     return next(folder for folder in (path, *path.parents) if os.path.isdir(folder))
 
 

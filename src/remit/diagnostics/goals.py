@@ -1,6 +1,6 @@
-"""Checks of the goal door: its catalogue, its policies, and whether anybody can ask for anything.
+"""Checks of goals: the catalogue, the access policies, and the active simulations.
 
-What is looked at comes in as functions: the rooms that read catalogues and policies lie above this one.
+Functions that read them are arguments, because the packages that read catalogues and policies are above this one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ ACTIVE: Final = Topic("active simulations", "goals")
 CHANGED: Final = Topic("changed simulations", "goals")
 GONE: Final = Topic("missing simulations", "goals")
 MAX_TENANTS: Final = 50
-"""A check-up must stay quick."""
+"""A limit, so that `remit doctor` stays quick."""
 SHOWN: Final = 5
 
 
 class FileFindings(NamedTuple):
-    """What is in the files: how many simulations or policies, how much is wrong, and the first of that."""
+    """The state of the files: the number of simulations or policies, the number of mistakes, and the first mistake."""
 
     number: int
     findings: int
@@ -30,7 +30,7 @@ class FileFindings(NamedTuple):
 
 
 class Promoted(NamedTuple):
-    """What people have made ACTIVE for a tenant: how many can be used, and which cannot any more."""
+    """The simulations that people have made ACTIVE for a tenant: the number that can be used, and those that cannot."""
 
     active: int
     changed: tuple[str, ...] = ()
@@ -43,16 +43,16 @@ def check_goals(
     read_policies: Callable[[], FileFindings],
     read_promoted: Callable[[str], Promoted],
 ) -> list[Check]:
-    """One check where there is no goal door; otherwise one for each of the three things that it needs.
+    """Return one check for each of the three requirements of goals, or a single check if goals are not configured.
 
-    And one each for what was promoted and cannot be used any more, if there is any: it fails in silence.
+    If promoted simulations can no longer be used, further checks name them, because nothing else reports them.
     """
     if not (config.goals.catalogue or config.policies.cedar_files or config.tenants):
-        advice = "If users shall have things done by asking: name files in remit.yaml, goals: {catalogue: [...]}"
-        return [CATALOGUE.absent("none: nobody can ask for anything", advice)]
+        advice = "To let users request actions in words, name files in remit.yaml: goals: {catalogue: [...]}"
+        return [CATALOGUE.absent("none, so users cannot request anything", advice)]
     catalogue = CATALOGUE.run(lambda: _check_catalogue(config, read_catalogue()))
     if catalogue.status != "ok":
-        return [catalogue]  # the others would say the same again
+        return [catalogue]  # the other checks would fail for the same reason
     promoted: dict[str, Promoted] = {}
 
     def active() -> Check:
@@ -69,7 +69,9 @@ def check_goals(
 
 def _check_catalogue(config: SystemConfig, found: FileFindings) -> Check:
     if not config.goals.catalogue:
-        return CATALOGUE.warn("no file is named, so nothing can be asked for", "Name files: goals: {catalogue: [...]}")
+        return CATALOGUE.warn(
+            "no file is named, so users cannot request anything", "Name files: goals: {catalogue: [...]}"
+        )
     if found.findings:
         return _failed(CATALOGUE, found)
     files = len(config.goals.catalogue)
@@ -77,7 +79,7 @@ def _check_catalogue(config: SystemConfig, found: FileFindings) -> Check:
 
 
 def _check_policies(config: SystemConfig, read_policies: Callable[[], FileFindings]) -> Check:
-    """One that does not validate denies everybody everything, so it is a failure, and not a warning."""
+    """Check the access policies. An invalid policy denies every user everything, so it is a failure, not a warning."""
     if not config.policies.cedar_files:
         return POLICIES.warn("none, so every user is denied everything", "Name a file: policies: {cedar_files: [...]}")
     found = read_policies()
@@ -96,14 +98,16 @@ def _unusable(config: SystemConfig, promoted: Mapping[str, Promoted]) -> Iterato
     if changed:
         about = _first_argument(config, changed)
         what = (
-            f"{_list_some(changed)}: its file was changed since a person promoted it, so it is a draft that nobody"
-            " can use"
+            f"{_list_some(changed)}: its file has changed since a person promoted it, so it is a draft that users"
+            " cannot use"
         )
         yield CHANGED.warn(what, f"Read it: remit catalogue show {about}; then: remit catalogue promote {about}")
     gone = [(name, tenant) for tenant, each in promoted.items() for name in each.gone]
     if gone:
-        what = f"{_list_some(gone)}: promoted, and no file of the catalogue has it any more, so nobody can use it"
-        yield GONE.warn(what, f"Put it back; or, for good: remit catalogue retire {_first_argument(config, gone)}")
+        what = f"{_list_some(gone)}: promoted, but no longer in any file of the catalogue, so users cannot use it"
+        yield GONE.warn(
+            what, f"Add it to a file again, or retire it: remit catalogue retire {_first_argument(config, gone)}"
+        )
 
 
 def _list_some(found: Sequence[tuple[str, str]]) -> str:
@@ -112,18 +116,20 @@ def _list_some(found: Sequence[tuple[str, str]]) -> str:
 
 
 def _first_argument(config: SystemConfig, found: Sequence[tuple[str, str]]) -> str:
-    """As a command takes it. The others are told by name."""
+    """Return the first simulation as an argument of a command. The message names the others."""
     name, tenant = found[0]
     return f"{name}{tenant_flag(tenant, config.tenants)}"
 
 
 def _check_active(counts: Mapping[str, int]) -> Check:
     if not counts:
-        return ACTIVE.warn("remit.yaml names no tenant", "Name one, and its users: tenants: {acme: {users: [mia]}}")
+        return ACTIVE.warn("remit.yaml names no tenant", "Name a tenant and its users: tenants: {acme: {users: [mia]}}")
     listed = ", ".join(f"{number} for {tenant}" for tenant, number in list(counts.items())[:5])
     if not any(counts.values()):
         flag = " --tenant TENANT" if len(counts) > 1 else ""
-        return ACTIVE.warn("none: every simulation is a draft", f"Read one, then: remit catalogue promote ID{flag}")
+        return ACTIVE.warn(
+            "none, because every simulation is a draft", f"Read one, then: remit catalogue promote ID{flag}"
+        )
     return ACTIVE.ok(listed)
 
 

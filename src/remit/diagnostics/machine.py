@@ -1,4 +1,4 @@
-"""Checks of the machine and of this process. What is judged comes in as an argument, so a test can feed anything."""
+"""Checks of the machine and of this process. The values to check are arguments, so tests can pass any value."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ ENVIRONMENT: Final = Topic("environment", "ordinary use")
 
 OLDEST_PYTHON: Final = (3, 11)
 OLDEST_SQLITE: Final = (3, 37, 0)  # STRICT tables
-# Every version before these has the WAL-reset race (sqlite.org/wal.html#walresetbug); two older lines got the fix too.
+# Earlier versions have the WAL-reset race (sqlite.org/wal.html#walresetbug). Two older release lines have the fix too.
 WAL_RESET_FIXED: Final = (3, 51, 3)
 WAL_RESET_BACKPORTS: Final = {(3, 44): 6, (3, 50): 7}
 EARLIEST_YEAR: Final = 2025
@@ -42,13 +42,13 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chro
 VERSION_SECONDS: Final = 3.0
 DEBUGGING: Final = {
     "REMIT_FAULT": "this process is set to crash on purpose",
-    "REMIT_DEBUG": "errors print their whole traceback",
+    "REMIT_DEBUG": "errors print the full traceback",
 }
 OTHERS_MAY_WRITE: Final = 0o002
 OWNER: Final = 0o700
 
 _NEWER_KERNEL: Final = "Boot Linux 6.2 or newer, with `landlock` in CONFIG_LSM or in lsm= on the kernel's command line."
-_CONTAINER: Final = "If this is a container, let its seccomp profile allow it; else boot a newer kernel."
+_CONTAINER: Final = "In a container, allow it in the seccomp profile. Otherwise boot a newer kernel."
 
 
 def check_python(version: tuple[int, int, int], *, wide: bool) -> Check:
@@ -61,7 +61,7 @@ def check_python(version: tuple[int, int, int], *, wide: bool) -> Check:
 
 
 def check_kernel(features: KernelFeatures) -> list[Check]:
-    """What the sandbox will stand on. All of it is needed before an effect may run."""
+    """Check the features that the sandbox needs. An effect runs only with all of them."""
     return [
         _check_system(features),
         _check_landlock(features),
@@ -82,7 +82,7 @@ def check_sqlite(version: tuple[int, int, int]) -> Check:
     if not _has_wal_reset_fix(version):
         return SQLITE.warn(
             f"{shown} can, very rarely, damage a database that two processes write to at the same instant",
-            "Update to SQLite 3.51.3 (or 3.50.7, 3.44.6) if your system offers it; until then keep backups"
+            "Update to SQLite 3.51.3 (or 3.50.7, 3.44.6) if your system offers it. Until then keep backups"
             " and check them: remit ledger verify",
         )
     return SQLITE.ok(shown)
@@ -95,7 +95,7 @@ def check_postgres_driver(version: str | None) -> Check:
 
 
 def check_extra(topic: Topic, extra: str, versions: Mapping[str, str | None]) -> Check:
-    """What only one part of Remit needs. `versions`, by package; None where it is not installed."""
+    """Check packages that only one part of Remit needs. `versions`: by package, None if it is not installed."""
     missing = [package for package, version in versions.items() if version is None]
     if missing:
         printed = "not installed" if len(missing) == len(versions) else f"not installed: {', '.join(missing)}"
@@ -104,13 +104,13 @@ def check_extra(topic: Topic, extra: str, versions: Mapping[str, str | None]) ->
 
 
 def find_browser(search_path: str) -> str | None:
-    """The first browser on the path. Relative entries are skipped: the folder at hand may be somebody else's."""
+    """Find the first browser on the path. Skips relative entries, as the current folder may belong to another user."""
     absolute = os.pathsep.join(entry for entry in search_path.split(os.pathsep) if os.path.isabs(entry))
     return next((found for name in BROWSERS if absolute and (found := shutil.which(name, path=absolute))), None)
 
 
 def read_browser_version(program: str) -> str | None:
-    """What it answers to `--version`, or None."""
+    """Return the first line that the program prints for `--version`, or None."""
     try:
         done = subprocess.run(  # noqa: S603 - a program on the user's own path
             [program, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=VERSION_SECONDS, check=False
@@ -123,35 +123,38 @@ def read_browser_version(program: str) -> str | None:
 
 def check_browser(program: str | None, version: str | None) -> Check:
     if program is None:
-        return CHROMIUM.warn("not found", "apt-get install chromium (everything but browser actions works without)")
+        return CHROMIUM.warn("not found", "apt-get install chromium (only browser actions need it)")
     if version is None:
-        return CHROMIUM.warn(f"{program} does not tell its version", f"See what it says: {program} --version")
+        return CHROMIUM.warn(f"{program} does not report its version", f"See the error: {program} --version")
     return CHROMIUM.ok(f"{version} at {program}")
 
 
-def check_clock(now: datetime, synchronised: bool | None) -> Check:  # noqa: FBT001 - three answers, not a switch
+def check_clock(now: datetime, synchronised: bool | None) -> Check:  # noqa: FBT001 - it has three values, so it is not a flag
     shown = now.strftime("%Y-%m-%d %H:%M:%S UTC")
     if not EARLIEST_YEAR <= now.year <= LATEST_YEAR:
         return CLOCK.fail(f"{shown} cannot be right", "Set the clock: timedatectl set-ntp true")
     if synchronised is None:
-        return CLOCK.absent(f"{shown}; the kernel does not say whether it is synchronised", "See: timedatectl")
+        return CLOCK.absent(f"{shown}; the Linux kernel does not report whether it is synchronised", "See: timedatectl")
     if not synchronised:
-        advice = "timedatectl set-ntp true (or: apt-get install chrony); a host may do this for its guests unseen"
-        return CLOCK.warn(f"{shown}, not synchronised as far as the kernel knows", advice)
+        advice = "timedatectl set-ntp true (or: apt-get install chrony). The host of a virtual machine may do this."
+        return CLOCK.warn(f"{shown}, not synchronised as far as the Linux kernel knows", advice)
     return CLOCK.ok(f"{shown}, synchronised")
 
 
 def check_umask(mask: int) -> Check:
     shown = f"{mask:04o}"
     if mask & OWNER:
-        return UMASK.fail(f"{shown} takes rights from yourself", "umask 022")
+        return UMASK.fail(f"{shown} removes your own rights", "umask 022")
     if not mask & OTHERS_MAY_WRITE:
-        return UMASK.warn(f"{shown} lets everybody write to new files", "umask 022")
+        return UMASK.warn(f"{shown} lets all users write to new files", "umask 022")
     return UMASK.ok(shown)
 
 
 def read_umask() -> int:
-    """Without setting it where the kernel tells: setting is seen by every thread."""
+    """Return the umask.
+
+    It is set, which all threads see for a moment, only if the Linux kernel does not report it.
+    """
     try:
         lines = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
         return next(int(line.split()[1], 8) for line in lines if line.startswith("Umask:"))
@@ -164,7 +167,7 @@ def read_umask() -> int:
 def check_user(user_id: int) -> Check:
     if user_id == 0:
         return USER.warn(
-            "root: file permissions protect nothing from it", "Works, but prefer an account of its own: adduser remit"
+            "root: file permissions do not restrict it", "It works, but a separate account is safer: adduser remit"
         )
     return USER.ok(f"user {user_id}")
 
@@ -177,13 +180,13 @@ def check_environment(environ: Mapping[str, str]) -> Check:
     if found:
         listed = "; ".join(f"{name} is set: {DEBUGGING[name]}" for name in found)
         return ENVIRONMENT.warn(listed, f"unset {' '.join(found)}")
-    return ENVIRONMENT.ok("nothing set for debugging")
+    return ENVIRONMENT.ok("no variable for debugging is set")
 
 
 def _check_system(features: KernelFeatures) -> Check:
     shown = f"{features.system} {features.release} on {features.machine}"
     if features.system != "Linux":
-        return SYSTEM.fail(shown, "Effects run on Linux only: use a Linux machine, virtual machine or container.")
+        return SYSTEM.fail(shown, "Effects run on Linux only. Use a Linux machine, virtual machine or container.")
     return SYSTEM.ok(shown)
 
 

@@ -1,4 +1,4 @@
-"""Checks of the pipelines that remit.yaml registers. Names are looked at; nothing is run, and nothing is loaded."""
+"""Checks of the pipelines that remit.yaml registers. They check names only, and run or load no code."""
 
 import os
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from remit.fs.paths import locate_below
 from remit.plans.policy.pipelines import files_of, find_definition_denials
 
 MAX_PIPELINES: Final = 50
-"""A check-up must stay quick."""
+"""A limit, so that `remit doctor` stays quick."""
 
 
 def check_pipelines(config: SystemConfig, root: str, require_dbt: Callable[[], None]) -> list[Check]:
-    """One for each, by name. `require_dbt` refuses where that is not installed."""
+    """Return one check for each pipeline, sorted by name. `require_dbt` refuses if dbt is not installed."""
     found = []
     for name in sorted(config.pipelines)[:MAX_PIPELINES]:
         topic = Topic(f"pipeline {name}", "plans that run it")
@@ -39,10 +39,10 @@ def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt
             return topic.warn(problem.what, problem.next_step)
     missing = [path for path in files_of(name, config).reads if not _exists_below(root, path)]
     if missing:
-        return topic.warn(f"{', '.join(missing[:5])}: not there", "Make what it reads, or mend it in remit.yaml.")
+        return topic.warn(f"{', '.join(missing[:5])}: missing", "Create what it reads, or correct it in remit.yaml.")
     if isinstance(pipeline, PythonPipeline) and (modules := _missing_modules(pipeline, root)):
         return topic.warn(
-            f"{', '.join(modules[:5])}: no such module", "Write it in its package, or mend `steps` in remit.yaml."
+            f"{', '.join(modules[:5])}: no such module", "Create it in its package, or correct `steps` in remit.yaml."
         )
     if isinstance(pipeline, DbtPipeline):
         return topic.ok(f"dbt {pipeline.command}, {pipeline.project}")
@@ -51,7 +51,7 @@ def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt
 
 
 def _missing_modules(pipeline: PythonPipeline, root: str) -> list[str]:
-    """Those that are neither a file nor a folder. Whether they have the function is known when they are loaded."""
+    """Return the modules that are neither a file nor a folder. Their functions are checked when a plan loads them."""
     modules = dict.fromkeys(step.partition(":")[0] for step in pipeline.steps)
     paths = {module: module.replace(".", "/") for module in modules}
     return [
@@ -60,7 +60,7 @@ def _missing_modules(pipeline: PythonPipeline, root: str) -> list[str]:
 
 
 def _exists_below(root: str, path: str) -> bool:
-    """Refuses what lies behind a link."""
+    """Return whether the path exists. Refuses a path through a link."""
     place = locate_below(root, path)
     base = beneath.open_base(place.base)
     try:

@@ -1,6 +1,7 @@
-"""Checks of the web server that remit.yaml describes: where it listens, its certificate, and the files of its secrets.
+"""Checks of the web server in remit.yaml: its address, its certificate, and the files of its secrets.
 
-Only where something is said about it: the default is loopback and needs nothing. No private key and no secret is read.
+There are no checks for the default settings, because the default address is loopback and needs no files. No private key
+and no secret is read.
 """
 
 from collections.abc import Callable
@@ -42,17 +43,17 @@ def check_web(web: Web, is_loopback: Callable[[str], bool], clock: Clock) -> lis
 def _check_address(web: Web, is_loopback: Callable[[str], bool]) -> Check:
     where = f"{web.host} port {web.port}"
     if is_loopback(web.host):
-        return ADDRESS.ok(f"{where}: this machine alone reaches it")
+        return ADDRESS.ok(f"{where}: only this machine can reach it")
     if web.tls is not None:
-        return ADDRESS.ok(f"{where}, with TLS: other machines reach it")
+        return ADDRESS.ok(f"{where}, with TLS: other machines can reach it")
     if web.insecure_http:
         return ADDRESS.warn(
-            f"{where}, without TLS: whoever is on the way reads tokens and cookies",
-            "Have a proxy with TLS in front, on this machine; or set web.tls in remit.yaml.",
+            f"{where}, without TLS: other machines on the network can read tokens and cookies",
+            "Run a proxy with TLS in front of it, on this machine, or set web.tls in remit.yaml.",
         )
     return ADDRESS.fail(
         f"{where}, without TLS: the server will not start",
-        "Set web.tls in remit.yaml; or, where a proxy in front has TLS, web.insecure_http: true.",
+        "Set web.tls in remit.yaml. If a proxy in front of it has TLS, set web.insecure_http: true instead.",
     )
 
 
@@ -62,19 +63,19 @@ def _check_certificate(path: str, now: datetime) -> Check:
     try:
         over = x509.load_pem_x509_certificates(text)[0].not_valid_after_utc
     except ValueError:
-        return CERTIFICATE.fail(f"{path} is no certificate in PEM", "Mend web.tls.certificate in remit.yaml.")
+        return CERTIFICATE.fail(f"{path} is not a certificate in PEM", "Correct web.tls.certificate in remit.yaml.")
     until = f"{over:%Y-%m-%d}"
     if over <= now:
-        return CERTIFICATE.fail(f"{path} is over since {until}", "Have a new one issued; browsers refuse this one.")
+        return CERTIFICATE.fail(f"{path} expired on {until}", "Get a new certificate. Browsers refuse this one.")
     if over - now < _SOON:
-        return CERTIFICATE.warn(f"{path} is valid until {until} only", "Have it renewed, and restart `remit serve`.")
+        return CERTIFICATE.warn(f"{path} is valid only until {until}", "Renew it, and restart `remit serve`.")
     return CERTIFICATE.ok(f"{path}, valid until {until}")
 
 
 def _check_secret(topic: Topic, path: Path) -> Check:
-    """Where a link leads counts: what renews certificates links to the newest."""
+    """Check that the file is private. Follows a link, because tools that renew certificates link to the newest one."""
     try:
-        require_private(path.resolve(), what="the file", if_missing=f"Mend {topic.name} in remit.yaml.")
+        require_private(path.resolve(), what="the file", if_missing=f"Correct {topic.name} in remit.yaml.")
     except EnvironmentFailureError as problem:
         return topic.fail(f"{problem.what}: {path}", problem.next_step)
-    return topic.ok(f"{path}, closed to others")
+    return topic.ok(f"{path}, private")

@@ -1,4 +1,4 @@
-"""Checks of one workspace's settings, keys and store. No private key is loaded: their files are only looked at."""
+"""Checks of the settings, keys and store of a workspace. They inspect private key files, and load no private key."""
 
 import itertools
 import os
@@ -35,12 +35,12 @@ from remit.store.migrations_runner import require_current, require_no_foreign_ob
 from remit.store.schema_check import schema_changes
 
 BASES: Final = Topic("base directories", "tasks that touch files")
-SANDBOX: Final = Topic("sandbox", "effects that stay where they belong")
+SANDBOX: Final = Topic("sandbox", "confining effects")
 KEY_FILES: Final = Topic("key files", "keeping private keys private")
 KEYRING: Final = Topic("keyring", "signing and verifying")
 STORE: Final = Topic("store", "the ledger")
 TABLES: Final = Topic("tables", "the ledger")
-ANCHORS: Final = Topic("anchors", "a ledger that nobody can cut short")
+ANCHORS: Final = Topic("anchors", "a ledger that cannot be cut short")
 GUARDS: Final = Topic("guards", "an append-only ledger")
 LEDGER_CLOCK: Final = Topic("clock and ledger", "times that do not run backwards")
 SERVER: Final = Topic("PostgreSQL server", "the ledger")
@@ -51,31 +51,31 @@ OLDEST_TESTED_SERVER: Final = 15
 CLOCKS_DIFFER: Final = 2.0
 CLOCKS_DISAGREE: Final = 60.0
 MAX_TENANTS: Final = 200
-"""The newest entry is looked for in the first chains only: a check-up must stay quick."""
+"""The number of chains in which the newest entry is searched. A limit, so that `remit doctor` stays quick."""
 
 _SETTINGS: Final = """SELECT name, reset_val FROM pg_settings
   WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'server_version', 'server_version_num')"""
 
 
 def check_bases(bases: Sequence[str], state: Path) -> Check:
-    """Each directory that tasks may work in: is it there, itself and not a link, and apart from the state?"""
+    """Check that each base directory exists, is not a link, and is separate from the state directory."""
     for number, base in enumerate(bases):
         try:
             require_bases([base], state)
         except RefusedError as problem:
             found = f"{problem.what} (remit.yaml, $.base_directories[{number}]: {problem.where})"
             return BASES.fail(found, problem.next_step)
-    return BASES.ok(list_some(list(bases)) if bases else "none: no task may touch a file")
+    return BASES.ok(list_some(list(bases)) if bases else "none, so no task may touch a file")
 
 
 def check_sandbox(setting: str) -> Check:
     if setting == "unsafe-none":
         return SANDBOX.warn(
-            "sandbox: unsafe-none in remit.yaml: effects run with all that this user may do, files and network alike;"
-            " every result says so",
-            "Where the machine can confine them (see above), write: sandbox: required",
+            "sandbox: unsafe-none in remit.yaml: effects run with all rights of this user, to files and to the network;"
+            " every result shows this",
+            "If the machine can confine effects (see above), write: sandbox: required",
         )
-    return SANDBOX.ok("required: what cannot be confined is not run")
+    return SANDBOX.ok("required: an effect runs only if it can be confined")
 
 
 def check_key_files(folder: Path) -> Check:
@@ -83,44 +83,48 @@ def check_key_files(folder: Path) -> Check:
     try:
         os.lstat(folder)
     except FileNotFoundError:
-        return KEY_FILES.fail(f"{folder} is missing", "Restore it from a backup: no ledger goes on under new keys.")
+        return KEY_FILES.fail(
+            f"{folder} is missing", "Restore it from a backup. A ledger cannot continue with new keys."
+        )
     problems = private_key_problems(folder)
     if problems:
         advice = (
-            f"chown -R {os.geteuid()} {where} && chmod -R go-rwx {where};"
-            " if others could read a key: remit keys rotate ROLE --revoke"
+            f"chown -R {os.geteuid()} {where} && chmod -R go-rwx {where}."
+            " If other users could read a key: remit keys rotate ROLE --revoke"
         )
         return KEY_FILES.fail(list_some(problems), advice)
-    return KEY_FILES.ok(f"{sum(1 for _ in folder.glob('*/*.pem'))} private keys, closed to others")
+    return KEY_FILES.ok(f"{sum(1 for _ in folder.glob('*/*.pem'))} private keys, readable only by their owner")
 
 
 def check_keyring(folder: Path) -> Check:
-    """One active key for each role, its private half in its place, and no private key that nobody knows."""
+    """Check that each role has one active key with its private key file, and that there is no unknown private key."""
     ring = load_keyring(folder)
     wanted = {role: _private_file(folder, role, ring) for role in ROLES}
     unclear = [role for role, path in wanted.items() if path is None]
     if unclear:
-        return KEYRING.fail(f"no single active key for: {', '.join(unclear)}", "Run `remit init` to make missing keys.")
+        return KEYRING.fail(
+            f"no single active key for: {', '.join(unclear)}", "Run `remit init` to create missing keys."
+        )
     gone = [role for role, path in wanted.items() if path is not None and not os.path.lexists(path)]
     if gone:
-        advice = f"Restore the file from a backup, or make a new key: remit keys rotate {gone[0]}"
-        return KEYRING.fail(f"the private key is gone for: {', '.join(gone)}", advice)
+        advice = f"Restore the file from a backup, or create a new key: remit keys rotate {gone[0]}"
+        return KEYRING.fail(f"the private key is missing for: {', '.join(gone)}", advice)
     policy = policy_key_file(folder)
     if policy is not None and not os.path.lexists(policy):
-        advice = "Restore the file from a backup, or make a new key: remit token rotate-key"
-        return KEYRING.fail("the private key is gone for: policy, which signs tokens", advice)
+        advice = "Restore the file from a backup, or create a new key: remit token rotate-key"
+        return KEYRING.fail("the private key is missing for: policy, which signs tokens", advice)
     known = {*wanted.values(), policy}
     strangers = sorted(str(path) for path in folder.glob("*/*.pem") if path not in known)
     if strangers:
-        advice = f"Left by an interrupted rotation, or planted: rm {shlex.quote(strangers[0])}"
+        advice = f"An interrupted rotation or another program created it. Remove it: rm {shlex.quote(strangers[0])}"
         return KEYRING.warn(f"private keys that no active key needs: {list_some(strangers)}", advice)
     return KEYRING.ok(f"an active key for each of {', '.join(ROLES)}")
 
 
 def check_store(store: Store, clock: Clock, anchors: Anchors) -> list[Check]:
-    """Can it be opened, are its tables ours, do its guards stand, and does its time agree with ours?
+    """Check that the store opens, and that its tables, guards and clock are as Remit needs them.
 
-    And does it hold the entries that the anchors prove: else another database was put in its place.
+    The store must also hold the entries that the anchors prove. Otherwise another database has replaced it.
     """
     heads = anchored_heads(anchors)
     with store.reading() as connection:
@@ -142,7 +146,7 @@ def check_journal(connection: Connection, described: str) -> Check:
     mode = str(row[0]) if row else "unknown"
     if mode != "wal":
         advice = "Stop every Remit process, then set it with the sqlite3 program: PRAGMA journal_mode=WAL"
-        return STORE.warn(f"{described}: journal mode {mode}, readers and writers block each other", advice)
+        return STORE.warn(f"{described}: journal mode {mode}, so readers and writers block each other", advice)
     return STORE.ok(f"{described}, WAL")
 
 
@@ -152,7 +156,9 @@ def check_tables(connection: Connection, anchors: Anchors) -> Check:
     require_no_foreign_objects(connection)
     changes = list(schema_changes(connection))
     if changes:
-        advice = "Another program changed the tables. Keep a copy of them and see what else: remit ledger verify"
+        advice = (
+            "Another program changed the tables. Keep a copy of them, and look for other changes: remit ledger verify"
+        )
         return TABLES.fail(list_some(changes), advice)
     return TABLES.ok(f"up to date, migration {len(shipped_migrations(connection.dialect)):04d}")
 
@@ -161,41 +167,46 @@ def check_anchors(lost: list[LedgerHead]) -> Check:
     if lost:
         head = lost[0]
         return ANCHORS.fail(
-            f"entry {head.seq} of tenant {head.tenant_id}, which was signed and kept, is not in the database: it was"
-            " cut short, rewritten, or replaced by another one",
-            "Keep the database as it is and see what else: remit ledger verify",
+            f"entry {head.seq} of tenant {head.tenant_id}, whose signed head is stored, is not in the database. The"
+            " database was cut short, rewritten, or replaced by another one",
+            "Keep the database as it is, and look for other changes: remit ledger verify",
         )
-    return ANCHORS.ok("the database holds every entry that they prove")
+    return ANCHORS.ok("the database holds every entry that the anchors prove")
 
 
 def check_guards(missing: list[tuple[str, str]]) -> Check:
     if missing:
         lost = list_some([f"table {table} lost its guard {guard}" for table, guard in missing])
-        return GUARDS.fail(lost, "Somebody changed the tables by hand. See what else: remit ledger verify")
+        return GUARDS.fail(
+            lost, "A person or a program changed the tables. Look for other changes: remit ledger verify"
+        )
     return GUARDS.ok("every table that must not change is guarded")
 
 
 def check_ledger_clock(chains: Sequence[ChainClock], now: datetime) -> Check:
-    """Is the clock behind what is recorded, and was it set far ahead without a person's word?"""
+    """Check that the clock is not behind the newest entry, and that a person has accepted the last large jump ahead."""
     if not chains:
         return LEDGER_CLOCK.ok("no entry yet")
     ahead = max(chains, key=lambda chain: chain.newest)
     if ahead.behind > BEHIND_IS_FINE:
         found = (
-            f"{describe_behind(ahead.newest, now)}; until they meet, what is valid by the clock is refused as expired"
+            f"{describe_behind(ahead.newest, now)}; until the clock reaches that time, valid leases and tokens are"
+            " refused as expired"
         )
         return LEDGER_CLOCK.fail(found, ACCEPT_ADVICE)
     jumped = next((chain.last for chain in chains if is_unanswered_jump(chain.last)), None)
     if jumped is not None:
         span = render_span(timedelta(seconds=jumped.payload["seconds"]))
         found = f"the clock was set {span} ahead, from {jumped.payload['expected_at'][:19]}Z (entry {jumped.seq})"
-        return LEDGER_CLOCK.warn(found, f"If it is right now, a person says so: {ACCEPT}. If not, set it: {SET_CLOCK}.")
-    # Agents may run the check-up, so it does not say when the newest entry was written: `remit clock show` does.
+        return LEDGER_CLOCK.warn(
+            found, f"If the clock is right now, a person accepts it: {ACCEPT}. If not, set it: {SET_CLOCK}."
+        )
+    # Agents may run `remit doctor`, so it does not show the time of the newest entry. `remit clock show` does.
     return LEDGER_CLOCK.ok("the clock is not behind the newest entry")
 
 
 def _chains(connection: Connection, now: datetime) -> list[ChainClock]:
-    """Of the first tenants only: a check-up must stay quick."""
+    """Return the clocks of the first `MAX_TENANTS` chains only."""
     return list(itertools.islice(chain_clocks(connection, now), MAX_TENANTS))
 
 
@@ -205,7 +216,7 @@ def check_server(connection: Connection, clock: Clock) -> list[Check]:
     row = connection.one("SELECT clock_timestamp()")
     halfway = before + (clock() - before) / 2
     if row is None:
-        raise EnvironmentFailureError(Reason.STORE_UNAVAILABLE, "the server did not tell its time")
+        raise EnvironmentFailureError(Reason.STORE_UNAVAILABLE, "the server did not report its time")
     difference = (row[0].astimezone(UTC) - halfway).total_seconds()
     return [
         SERVER.run(lambda: check_server_version(settings)),
@@ -218,12 +229,12 @@ def check_server_version(settings: Mapping[str, str]) -> Check:
     shown = settings["server_version"]
     if int(settings["server_version_num"]) // 10_000 < OLDEST_TESTED_SERVER:
         advice = f"Update the server: Remit is tested on PostgreSQL {OLDEST_TESTED_SERVER} and newer."
-        return SERVER.warn(f"{shown}, older than Remit is tested on", advice)
+        return SERVER.warn(f"{shown}, older than the versions that Remit is tested with", advice)
     return SERVER.ok(shown)
 
 
 def check_server_settings(settings: Mapping[str, str]) -> Check:
-    """What the server does by default, whatever this session asked for."""
+    """Check the server's default settings, without those of this session."""
     if settings["fsync"] != "on":
         return SERVER_SETTINGS.fail(
             "fsync is off: a power cut loses entries that were acknowledged",
@@ -231,12 +242,12 @@ def check_server_settings(settings: Mapping[str, str]) -> Check:
         )
     if settings["full_page_writes"] != "on":
         return SERVER_SETTINGS.warn(
-            "full_page_writes is off: safe only where the file system never tears a page, such as ZFS",
+            "full_page_writes is off, which is safe only on a file system that never tears a page, such as ZFS",
             "ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf();",
         )
     if settings["synchronous_commit"] == "off":
         return SERVER_SETTINGS.warn(
-            "synchronous_commit is off; Remit switches it on for itself, other programs lose data at a crash",
+            "synchronous_commit is off. Remit sets it to on for itself; other programs lose data at a crash",
             "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();",
         )
     return SERVER_SETTINGS.ok(f"fsync, full_page_writes, synchronous_commit {settings['synchronous_commit']}")
@@ -248,7 +259,7 @@ def check_server_clock(seconds: float) -> Check:
         return SERVER_CLOCK.fail(shown, f"Synchronise both machines: {SET_CLOCK}")
     if abs(seconds) > CLOCKS_DIFFER:
         return SERVER_CLOCK.warn(shown, f"Synchronise both machines: {SET_CLOCK}")
-    return SERVER_CLOCK.ok(f"within {CLOCKS_DIFFER:.0f} s of ours")
+    return SERVER_CLOCK.ok(f"within {CLOCKS_DIFFER:.0f} s of this machine's clock")
 
 
 def _private_file(folder: Path, role: Role, ring: Keyring) -> Path | None:

@@ -50,9 +50,9 @@ def test_what_was_promoted_and_cannot_be_used_any_more_is_told_with_the_command(
     found = looked(office)
     changed, gone = found["changed simulations"], found["missing simulations"]
     assert (changed.status, gone.status) == ("warn", "warn")
-    assert changed.found.startswith("archive-note for acme: its file was changed since a person promoted it")
+    assert changed.found.startswith("archive-note for acme: its file has changed since a person promoted it")
     assert changed.next_step.endswith("then: remit catalogue promote archive-note --tenant acme")
-    assert gone.found.startswith("copy-form for acme, undo-copy for acme: promoted, and no file")
+    assert gone.found.startswith("copy-form for acme, undo-copy for acme: promoted, but no longer in any file")
     assert gone.next_step.endswith("remit catalogue retire copy-form --tenant acme")
     assert found["active simulations"].found == "1 for acme, 0 for globex"
     office.promote("archive-note")
@@ -71,7 +71,7 @@ def test_a_simulation_that_a_policy_needs_and_nobody_has_is_told_with_all_that_t
     assert policies.status == "fail"
     assert "the policy mia-archives names the action 'copy_form'" in policies.found
     assert "(access.cedar, line 5); and 1 more: remit catalogue check" in policies.found
-    assert "The simulations that there are: archive-note (archive_note), ping (ping), undo-" in policies.next_step
+    assert "The known simulations: archive-note (archive_note), ping (ping), undo-" in policies.next_step
     assert office.ask("are you there").outcome.reason_code == "ACCESS_SCOPE_VIOLATION", "until it is mended"
     office.close()
 
