@@ -56,8 +56,8 @@ class Loose(Contract):
         (bad("NO_SUCH_NAME"), "cannot be loaded"),
         (bad("HALF"), "has no settle"),
         (bad("TALKATIVE"), "offers more than run and settle: retry"),
-        (replace(FILE_HASH, effect="tests.executors.heavy_effect:HEAVY"), "no effect may reach: remit.store"),
-        (replace(FILE_HASH, inputs=Loose), "declares paths that are no inputs: source_path"),
+        (replace(FILE_HASH, effect="tests.executors.heavy_effect:HEAVY"), "that an effect may not use: remit.store"),
+        (replace(FILE_HASH, inputs=Loose), "declares paths that are not inputs: source_path"),
         (bad("FAILING"), "a plain task fails"),
         (bad("LYING"), "a plain task fails"),
         (bad("FAILING", paths={"source_path": PathUse.TAKE}), "a plain task fails"),
@@ -87,4 +87,4 @@ class Made(Contract):
 def test_an_executor_that_leaves_half_a_file_behind_is_found_out(tmp_path: Path) -> None:
     littering = bad("LITTERING", inputs=Nowhere, output=Made, paths={"destination_path": PathUse.MAKE})
     problems = check_capability(littering, lambda folder: {"destination_path": str(folder / "new")}, tmp_path)
-    assert problems == [f"leaves something behind when it is cut short ({call})" for call in ("undo", "finish")]
+    assert problems == [f"leaves changes behind after an interruption ({call})" for call in ("undo", "finish")]

@@ -1,7 +1,7 @@
-"""For tests of executors written for Remit, and for measuring Remit itself.
+"""Tests for executors that are written for Remit, and load tests of Remit itself.
 
-`check_capability` tries a capability on a real workspace in a real sandbox, and says what is wrong
-with it. `goal_load` and its neighbours put goals under load, for `remit slo`.
+`check_capability` tests a capability in a real workspace and a real sandbox, and returns the problems. `goal_load` and
+the other modules run goals under load, for `remit slo`.
 """
 
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ __all__ = ["check_capability"]
 
 
 def __getattr__(name: str) -> object:
-    """`check_capability` needs a whole workspace; programs that want another module of this package do not load it."""
+    """Load `check_capability` on first use, because it loads modules that users of this package may not need."""
     if name == "check_capability":
         from remit.testing.executor_contract import check_capability  # noqa: PLC0415 - see above
 

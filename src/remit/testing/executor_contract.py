@@ -1,7 +1,7 @@
-"""The self-check of an executor: what every capability promises, tried on a real workspace in a real sandbox.
+"""The self-check of an executor: tests the requirements of every capability in a real workspace and a real sandbox.
 
-`check_capability` takes a declaration and a way to arrange files for one task, and returns what is wrong, in sentences;
-an empty list means that the capability may be registered. It is what Remit's own executors are held to.
+`check_capability` takes a declaration, and a function that prepares files for one task. It returns the problems, in
+sentences. If the list is empty, the capability may be registered. Remit's own executors must pass the same check.
 """
 
 import importlib
@@ -29,9 +29,9 @@ from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 
 Arrange = Callable[[Path], Mapping[str, Any]]
-"""Makes fresh files below the folder it is given, and returns the inputs of a task that uses them."""
+"""Creates new files below the folder that it gets, and returns the inputs of a task that uses them."""
 
-# What an effect may not even load: with one of these in reach, it could use a key, the ledger or the store.
+# Modules that an effect may not load, because with them it could use a key, the ledger or the store.
 FORBIDDEN: Final = (
     "remit.authority",
     "remit.crypto",
@@ -48,18 +48,18 @@ FORBIDDEN: Final = (
 
 
 def check_capability(capability: Capability, arrange: Arrange, folder: Path) -> list[str]:
-    """Try a capability in a real workspace and a real sandbox, and return what is wrong with it.
+    """Test a capability in a real workspace and a real sandbox, and return the problems.
 
     Args:
         capability: The declaration.
-        arrange: Makes new files below the folder that it gets, and returns the inputs of a task that uses them.
+        arrange: Creates new files below the folder that it gets, and returns the inputs of a task that uses them.
         folder: An empty folder that is not a workspace.
 
     Returns:
         The problems, in sentences. If there is none, the capability may be registered.
     """
     problems = [*_declaration(capability)]
-    if problems:  # nothing below could say more
+    if problems:  # the other checks cannot run
         return problems
     with _bench(capability, arrange, folder) as bench:
         for check in _CHECKS:
@@ -68,7 +68,7 @@ def check_capability(capability: Capability, arrange: Arrange, folder: Path) -> 
 
 
 class _Bench:
-    """A workspace that knows the capability, and tasks for it."""
+    """A workspace with the capability, and tasks for it."""
 
     def __init__(self, workspace: Workspace, capability: Capability, arrange: Arrange, base: Path) -> None:
         self.workspace = workspace
@@ -96,7 +96,7 @@ class _Bench:
         return self.workspace.execute_task(manifest, self.lease(manifest))
 
     def begin(self, manifest: bytes) -> tuple[TaskCheckpoint, TaskOperation]:
-        """Everything that comes before the effect, and nothing recorded."""
+        """Do all steps before the effect, and record nothing."""
         operation = self.workspace.tasks.operation()
         granted = operation.verify_authority(operation.parse((manifest, self.lease(manifest))), system_clock())
         return operation.load_checkpoint(operation.checkpoint(granted, operation.preview(granted)))[1], operation
@@ -118,7 +118,7 @@ def _bench(capability: Capability, arrange: Arrange, folder: Path) -> Iterator[_
     environ = {"REMIT_STATE": str(folder / "state"), "HOME": str(folder)}
     initialise(project, environ, system_clock)[0].close()
     settings = {"version": 1, "base_directories": [str(base.resolve())]}
-    (project / "remit.yaml").write_text(json.dumps(settings), encoding="utf-8")  # YAML, too
+    (project / "remit.yaml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is valid YAML
     with Workspace.open(project, environ=environ) as workspace:
         if workspace.registry.get(capability.capability_id) is None:
             workspace.registry.register(capability)
@@ -141,12 +141,12 @@ def _declaration(capability: Capability) -> Iterator[str]:
         yield f"{capability.effect} offers more than run and settle: {', '.join(public)}"
     unknown = [path for path in capability.paths if path not in capability.inputs.model_fields]
     if unknown:
-        yield f"declares paths that are no inputs: {', '.join(unknown)}"
+        yield f"declares paths that are not inputs: {', '.join(unknown)}"
     yield from _heavy_imports(module_name)
 
 
 def _heavy_imports(module_name: str) -> Iterator[str]:
-    """In an interpreter of its own: this one has loaded everything already."""
+    """Load the module in a new interpreter, because this one has already loaded the forbidden modules."""
     program = f"import sys, json, {module_name}; print(json.dumps(sorted(sys.modules)))"
     paths = json.dumps([os.path.abspath(path) for path in sys.path])
     command = [sys.executable, "-I", "-c", f"import sys, json; sys.path[:0] = json.loads({paths!r}); {program}"]
@@ -157,7 +157,7 @@ def _heavy_imports(module_name: str) -> Iterator[str]:
     loaded = json.loads(done.stdout)
     found = [name for name in FORBIDDEN if any(each == name or each.startswith(name + ".") for each in loaded)]
     if found:
-        yield f"{module_name} loads what no effect may reach: {', '.join(found)}"
+        yield f"{module_name} loads modules that an effect may not use: {', '.join(found)}"
 
 
 def _succeeds(bench: _Bench) -> Iterator[str]:
@@ -188,12 +188,12 @@ def _closes_its_inputs(bench: _Bench) -> Iterator[str]:
     before = bench.files()
     try:
         result = bench.run(manifest)
-    except RefusedError:  # a built-in capability's inputs are closed while they are parsed
+    except RefusedError:  # the inputs of a built-in capability are checked when they are parsed
         result = None
     if result is not None and result.error is None:
-        yield "takes an input that its contract does not know"
+        yield "accepts an input that its contract does not have"
     if bench.files() != before:
-        yield "changes files although its inputs are wrong"
+        yield "changes files although its inputs are invalid"
 
 
 def _happens_once(bench: _Bench) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _happens_once(bench: _Bench) -> Iterator[str]:
     after = bench.files()
     again = bench.run(manifest)
     if again.canonical() != first.canonical():
-        yield "gives another result when the same task is run again"
+        yield "returns another result when the same task is run again"
     if bench.files() != after:
         yield "changes files when the same task is run again"
 
@@ -212,12 +212,12 @@ def _respects_reversibility(bench: _Bench) -> Iterator[str]:
     before = bench.files()
     result = bench.run(manifest)
     if bench.capability.must_be_reversible and (result.error is None or bench.files() != before):
-        yield "runs although the task may not be undone"
+        yield "runs although the task is not reversible"
 
 
 def _recovers_when_interrupted(bench: _Bench) -> Iterator[str]:
-    """Run under a quota so small that every effect breaks it, then settled without, in both ways."""
-    if bench.capability.restores is not None:  # takes a snapshot of another task to try
+    """Run the effect under a quota that is too small for any effect. Then undo it and finish it, with enough quota."""
+    if bench.capability.restores is not None:  # this test would need a snapshot of another task
         return
     calls: tuple[Call, ...] = ("undo", "finish")
     for call in calls:
@@ -228,7 +228,7 @@ def _recovers_when_interrupted(bench: _Bench) -> Iterator[str]:
                 tight.run(operation.order(checkpoint, "run"))
         except InterruptedTaskError as cut:
             notes = cut.notes
-        except RemitError:  # it failed on its own, which other checks tell
+        except RemitError:  # it failed for another reason, which other checks report
             continue
         else:
             yield "is not stopped by a quota"
@@ -238,11 +238,11 @@ def _recovers_when_interrupted(bench: _Bench) -> Iterator[str]:
                 made = ample.run(operation.order(checkpoint, call, notes)).output
         except RemitError as problem:
             made = {}
-            if call == "finish":  # undoing may be too late; finishing never is
-                yield f"cannot be settled after it was cut short: {problem}"
+            if call == "finish":  # it may be too late to undo, but it is never too late to finish
+                yield f"cannot be finished after an interruption: {problem}"
         after = bench.files()
         if any(path.endswith(".part") for path in after) or (made is None and after != before):
-            yield f"leaves something behind when it is cut short ({call})"
+            yield f"leaves changes behind after an interruption ({call})"
 
 
 _CHECKS: Final = (

@@ -1,4 +1,4 @@
-"""Kept for one release: import `check_capability` from `remit.testing`."""
+"""An old import path, kept for one release. Import `check_capability` from `remit.testing` instead."""
 
 from remit.testing.executor_contract import check_capability
 

@@ -1,6 +1,7 @@
-"""What became of the goals of a scratch workspace: by the step ledger, by the entries of the door below, and on disk.
+"""The evidence of the goals of a scratch workspace: the step ledger, the entries of their tasks, and the files on disk.
 
-Three records of the same effects, each made by somebody else: one that happened twice shows in at least one of them.
+Different parts of Remit write these three records of the same effects. So an effect that happened twice appears in at
+least one of them.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ _SUCCESSES = """SELECT correlation_id, count(*) FROM ledger_entries
 
 @dataclass(frozen=True, slots=True)
 class GoalEvidence:
-    """Counts by correlation id, but for the files, which are counted by name."""
+    """Counts by correlation id. The files are counted by name."""
 
     dispatched: Mapping[str, int]
     current_events: Mapping[str, str]
@@ -37,7 +38,7 @@ class GoalEvidence:
 
     @property
     def duplicates(self) -> Rate:
-        """Attempts and effects beyond the first of each dispatch, among all dispatches."""
+        """The rate of attempts and effects after the first of each dispatch, among all dispatches."""
         twice = (self.dispatched, self.intents, self.outcomes)
         extra = sum(count - 1 for counts in twice for count in counts.values() if count > 1)
         unaccounted = max(0, sum(self.files.values()) - self.succeeded)
@@ -57,15 +58,15 @@ def read_evidence(workspace: Workspace, scratch: GoalWorkspace) -> GoalEvidence:
 
 
 def find_problems(evidence: GoalEvidence, wanted: Mapping[str, str]) -> list[str]:
-    """What is not as promised about these goals (names by correlation id), in words; nothing if all is well."""
-    found = [f"{name}: a file that no goal asked for" for name in sorted(set(evidence.files) - set(wanted.values()))]
+    """Return the problems of these goals, as sentences. `wanted`: names by correlation id. Empty if there are none."""
+    found = [f"{name}: a file that no goal requested" for name in sorted(set(evidence.files) - set(wanted.values()))]
     for correlation_id, name in wanted.items():
         event = evidence.current_events.get(correlation_id, "nowhere")
         effects = evidence.files.get(name, 0)
         if event not in {"SUCCEEDED", "FAILED"}:
-            found.append(f"{correlation_id}: has no outcome, it stands at {event}")
+            found.append(f"{correlation_id}: has no outcome, its last event is {event}")
         if effects != (event == "SUCCEEDED"):
-            found.append(f"{correlation_id}: is {event}, and there are {effects} files of it")
+            found.append(f"{correlation_id}: is {event}, and has {effects} files")
         if evidence.dispatched.get(correlation_id, 0) != 1:
             found.append(f"{correlation_id}: {evidence.dispatched.get(correlation_id, 0)} dispatches")
         for what, counts in (("attempts", evidence.intents), ("outcomes", evidence.outcomes)):

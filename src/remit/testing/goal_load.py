@@ -1,6 +1,6 @@
-"""A load of goals on the whole path: asked for, confirmed and dispatched by several callers at once, some twice.
+"""A load test of goals through all steps: several callers request and confirm them at once, some of them twice.
 
-Every effect is real: a sandboxed copy, a durable ledger. `remit slo` and the benchmark measure with it.
+Every effect is real: a sandboxed copy and a durable ledger. `remit slo` and the benchmark use it.
 """
 
 import queue
@@ -22,16 +22,16 @@ from remit.testing.goal_workspace import TENANT, GoalWorkspace, complete_goal
 from remit.workspace.workspace import Workspace
 
 TWICE_AT_ONCE = 10
-"""Every so-many-th goal is asked for by two callers at once."""
+"""One goal of this many is requested by two callers at once."""
 REPEATED_EVERY = 7
-"""And every so-many-th once more after it has ended."""
+"""One goal of this many is requested again after it has ended."""
 WARM_UP = 3
-"""Goals before the first that is measured: they start the sandbox and fill the caches."""
+"""The number of goals before the measured ones. They start the sandbox and fill the caches."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What a load run saw. Times in milliseconds, one for each goal."""
+    """The result of a load run. Times are in milliseconds, one for each goal."""
 
     goals: int
     asked: int
@@ -46,9 +46,10 @@ class LoadResult:
 
 @dataclass
 class _Timed:
-    """In the executor's place: passes everything on, and keeps the longest wait for each dispatch.
+    """Wraps the executor, and stores the longest wait for each dispatch.
 
-    The longest, so that a repeat, which gets a stored outcome at once, makes no percentile look better.
+    A repeated request gets the stored outcome immediately. Only the longest wait counts, so repeats do not improve the
+    percentiles.
     """
 
     inner: Executor
@@ -67,7 +68,7 @@ class _Timed:
 
 @contextmanager
 def timed_dispatches(goals: GoalService) -> Iterator[dict[str, float]]:
-    """Milliseconds from the moment a decision lets a step go to its outcome, by idempotency key."""
+    """Measure the milliseconds from the decision that allows a dispatch to its outcome, by idempotency key."""
     before = goals.core
     timed = _Timed(before.executor)
     goals.core = replace(before, executor=timed)
@@ -84,7 +85,7 @@ def run_load(
     callers: int,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> LoadResult:
-    """`callers` threads of one process, as a server would have them."""
+    """Run the load in `callers` threads of one process, like a server."""
     with scratch.open() as workspace:
         for number in range(WARM_UP):
             complete_goal(workspace.goals, uuid7(workspace.clock()), f"warm-{number}")
@@ -111,14 +112,14 @@ def run_load(
 
 
 def _require_all_ended(evidence: GoalEvidence, goals: int, codes: Mapping[str, int]) -> None:
-    """A load that was turned away at a gate has measured nothing: its figures would look fine."""
+    """Raise if goals did not end. Without this check, a load that a gate has refused would show good figures."""
     ended = sum(event in {"SUCCEEDED", "FAILED"} for event in evidence.current_events.values())
     if ended != goals:
         listed = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
         raise EnvironmentFailureError(
             Reason.EFFECT_FAILED,
-            f"the load was not carried out: {ended:,} of {goals:,} goals were dispatched and ended ({listed})",
-            next_step="Look for what is wrong with this machine: remit doctor",
+            f"the load run is incomplete: {ended:,} of {goals:,} goals were dispatched and ended ({listed})",
+            next_step="Check this machine: remit doctor",
         )
 
 
@@ -156,7 +157,7 @@ class _Load:
                 return
             try:
                 self._run_timed(correlation_id, number)
-            except BaseException as problem:  # noqa: BLE001 - told by whoever waits for all threads
+            except BaseException as problem:  # noqa: BLE001 - `run` raises it after all threads have ended
                 self._problems.append(problem)
 
     def _run_timed(self, correlation_id: str, number: int) -> None:
@@ -176,6 +177,6 @@ def _run_once(goals: GoalService, correlation_id: str, name: str) -> str:
     try:
         return complete_goal(goals, correlation_id, name).reason_code
     except EnvironmentFailureError as problem:
-        if problem.reason is not Reason.IN_PROGRESS:  # somebody else is at it: asked again, it says what came of it
+        if problem.reason is not Reason.IN_PROGRESS:  # another caller runs this goal
             raise
         return Reason.IN_PROGRESS.value

@@ -1,5 +1,6 @@
-"""A throw-away workspace for goals: one simulation that copies a file to a name of its own, so that effects can be
-counted on disk; the one that takes it back; and one that changes nothing.
+"""A temporary workspace for load tests of goals, with three simulations.
+
+One copies a file to a new name, so that effects can be counted on disk. One reverses that copy. One changes nothing.
 """
 
 import json
@@ -73,7 +74,7 @@ class GoalWorkspace:
         return Workspace.open(self.root, environ=self.environ, clock=self.clock)
 
     def copies(self) -> list[str]:
-        """What stands beside the form: one file for each goal that took effect, and nothing else."""
+        """Return the names of the files beside the form. Each goal that took effect has created one of them."""
         return sorted(path.name.removesuffix(".txt") for path in self.base.iterdir() if path.name != SOURCE)
 
 
@@ -84,7 +85,7 @@ def make_scratch(
     environ: Mapping[str, str] | None = None,
     clock: Clock = system_clock,
 ) -> GoalWorkspace:
-    """In an empty folder, with a state directory of its own in there; the simulations are promoted."""
+    """Create a workspace and its state directory in an empty folder, and promote the simulations."""
     folder = folder.resolve()
     variables = dict(os.environ if environ is None else environ)
     scratch = GoalWorkspace(
@@ -115,7 +116,7 @@ def make_scratch(
 
 @contextmanager
 def scratch_workspace(*, url_variable: str | None = None) -> Iterator[GoalWorkspace]:
-    """Gone afterwards, with its state; its tables in PostgreSQL too."""
+    """Create a temporary workspace. It is removed afterwards, with its state and its tables in PostgreSQL."""
     with tempfile.TemporaryDirectory(prefix="remit-load-") as folder:
         scratch = make_scratch(Path(folder), url_variable=url_variable)
         try:
@@ -139,7 +140,7 @@ def drop_tables(scratch: GoalWorkspace) -> None:
 
 
 def complete_goal(goals: GoalService, correlation_id: str, name: str) -> AgentExecutionOutcome:
-    """Ask for a copy of this name, and confirm it; or go on from wherever the same goal stands."""
+    """Request a copy with this name and confirm it. A repeated call continues the same goal."""
     outcome = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
     if outcome.reason_code == "CONFIRMATION_REQUIRED":
         outcome = goals.answer(correlation_id, "yes", user=USER, tenant=TENANT).outcome

@@ -80,7 +80,7 @@ def test_evidence_of_a_fault_is_a_problem(subtests: pytest.Subtests) -> None:
 
 
 @pytest.mark.req("AC-10", "AC-13")
-def test_the_check_sees_an_effect_that_nobody_recorded_and_a_projection_that_drifted(tmp_path: Path) -> None:
+def test_the_check_finds_an_effect_that_was_not_recorded_and_a_projection_that_drifted(tmp_path: Path) -> None:
     scratch = make_scratch(tmp_path)
     with scratch.open() as workspace:
         complete_goal(workspace.goals, "c-1", "n-1")
@@ -90,6 +90,6 @@ def test_the_check_sees_an_effect_that_nobody_recorded_and_a_projection_that_dri
         )
     (scratch.base / "stray.txt").write_text("whence?\n")
     problems = " ".join(check_all(scratch, ONE).problems)
-    assert "stray: a file that no goal asked for" in problems
+    assert "stray: a file that no goal requested" in problems
     assert "missing from the projection" in problems
     assert "the projection that was rebuilt is not the live one" in problems
