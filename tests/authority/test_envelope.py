@@ -164,7 +164,7 @@ def test_the_signature_is_looked_at_before_anything_else() -> None:
 
 
 @pytest.mark.req("PX-02")
-def test_a_retired_key_vouches_for_what_it_signed_and_a_revoked_one_for_nothing() -> None:
+def test_a_retired_key_verifies_what_it_signed_before_and_a_revoked_key_verifies_nothing() -> None:
     def ring(**states: str) -> Keyring:
         return Keyring([PublicKey("protocol", PROTOCOL.public, CREATED, **states)])
 
