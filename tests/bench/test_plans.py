@@ -86,7 +86,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.req("PX-03", "PX-15")
-def test_a_history_is_applied_taken_back_and_applied_again_to_the_byte(repository: Path, tmp_path: Path) -> None:
+def test_a_history_is_applied_rolled_back_and_applied_again_byte_for_byte(repository: Path, tmp_path: Path) -> None:
     tally = run_program("history.py", str(repository), f"--folder={tmp_path / 'work'}")
     assert tally["wrong"] == []
     assert tally["refused"] == {"a symbolic link": 1, "a file and a folder of one name": 1}
