@@ -149,7 +149,7 @@ def test_no_pattern_allows_nothing() -> None:
     assert not matches("example.com", ())
 
 
-def test_a_pattern_that_means_everybody_or_nobody_is_refused(subtests: pytest.Subtests) -> None:
+def test_a_pattern_that_means_too_many_hosts_or_none_is_refused(subtests: pytest.Subtests) -> None:
     for pattern in [
         "*",
         "*.",

@@ -39,7 +39,7 @@ def test_only_web_addresses_are_opened(stage: Stage, url: str) -> None:
     assert stage.site.asked == []
 
 
-def test_a_page_that_is_not_answered_in_time_is_told(stage: Stage) -> None:
+def test_a_page_that_the_server_does_not_answer_in_time_is_reported_as_timed_out(stage: Stage) -> None:
     stage.site.held.add("a.test/slow")
     with pytest.raises(EnvironmentFailureError) as late:
         stage.run(stage.session.navigate("http://a.test/slow", 0.5))
@@ -55,7 +55,7 @@ def test_a_part_that_keeps_loading_does_not_keep_the_page(stage: Stage) -> None:
     assert (stage.title, landed.loaded) == ("Home", False)
 
 
-def test_a_page_that_was_to_go_elsewhere_and_may_not_counts_as_loaded(stage: Stage) -> None:
+def test_a_page_that_is_not_allowed_to_navigate_to_another_host_counts_as_loaded(stage: Stage) -> None:
     stage.site.empty.add("b.test/")
     stage.site.put("a.test/", "<title>Home</title><script>location = 'http://b.test/'</script><p>never read")
     landed = stage.run(stage.session.navigate("http://a.test/", 10))
@@ -64,7 +64,7 @@ def test_a_page_that_was_to_go_elsewhere_and_may_not_counts_as_loaded(stage: Sta
     assert stage.run(stage.session.wait_for_rest(SOON))
 
 
-def test_a_host_that_refuses_is_told(stage: Stage) -> None:
+def test_a_host_that_refuses_is_reported(stage: Stage) -> None:
     with pytest.raises(EnvironmentFailureError, match="ERR_TUNNEL_CONNECTION_FAILED"):
         stage.run(stage.session.navigate("https://a.test/", 10))
 

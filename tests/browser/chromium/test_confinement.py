@@ -18,7 +18,7 @@ TEMPORARY = Path("/tmp")  # noqa: S108 - where Playwright leaves its folders, an
 ROOT = Path(__file__).parents[3]
 
 
-def test_it_runs_as_nobody_in_namespaces_of_its_own_with_its_own_sandbox(stage: Stage) -> None:
+def test_chromium_runs_without_privileges_in_its_own_namespaces_and_with_its_own_sandbox(stage: Stage) -> None:
     stage.show("<p>x</p>")
     pid = stage.chromium.pid
     assert stage.chromium.confined

@@ -211,7 +211,7 @@ def test_history_tricks_change_the_address_within_the_site_only(stage: Stage) ->
     assert (stage.session.url, stage.title) == ("http://a.test/bank", "SecurityError")
 
 
-def test_an_endless_loop_is_told_and_the_session_can_be_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_loop_times_out_and_the_session_can_be_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.show("<button id=b onclick='setTimeout(() => { for (;;); }, 0)'>x</button>")
     stage.run(stage.session.click(Element("#b")))
     limit_calls(monkeypatch, 1.0)
@@ -224,7 +224,7 @@ def test_an_endless_loop_is_told_and_the_session_can_be_closed(stage: Stage, mon
         stage.run(stage.session.snapshot())
 
 
-def test_an_endless_row_of_dialogs_is_told_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_series_of_dialogs_times_out_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.show("<button id=b onclick=\"setTimeout(() => { for (;;) alert('again') }, 0)\">x</button>")
     stage.run(stage.session.click(Element("#b")))
     stage.run(until(lambda: bool(stage.session.events)))
@@ -236,7 +236,7 @@ def test_an_endless_row_of_dialogs_is_told_too(stage: Stage, monkeypatch: pytest
     stage.run(asyncio.wait_for(stage.session.close(), 10))
 
 
-def test_a_page_whose_process_dies_is_told(stage: Stage) -> None:
+def test_a_page_whose_process_dies_is_reported(stage: Stage) -> None:
     stage.show("<p>x</p>")
     stage.run(_crash(stage))
     stage.run(until(lambda: bool(stage.session.events)))

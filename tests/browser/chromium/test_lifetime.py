@@ -242,7 +242,9 @@ def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path, t
         (Browser(user="root"), "/usr/bin", "is root, and a browser must not run as root"),
     ],
 )
-def test_what_is_wrong_is_told(state: Path, config: Browser, search_path: str, problem: str) -> None:
+def test_a_launch_problem_is_reported_with_a_next_step(
+    state: Path, config: Browser, search_path: str, problem: str
+) -> None:
     if config.user is not None and os.geteuid() != 0:
         pytest.skip("an ordinary user does not change whom it runs as")
     launch = Chromium.launch(config, run_folder=state, hidden=[state], spki=SPKI, search_path=search_path)
@@ -258,7 +260,7 @@ def test_a_chromium_that_is_too_old_is_refused() -> None:
             require_version(version)
 
 
-def test_a_chromium_inside_of_what_is_hidden_is_told(state: Path) -> None:
+def test_a_chromium_that_is_installed_in_a_hidden_folder_is_reported(state: Path) -> None:
     launch = Chromium.launch(Browser(), run_folder=state, hidden=[Path("/usr")], spki=SPKI)
     with pytest.raises(EnvironmentFailureError, match="in which Chromium itself is installed") as failed:
         asyncio.run(launch)

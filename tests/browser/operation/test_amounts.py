@@ -129,7 +129,7 @@ def test_what_is_within_the_limit_or_no_price_at_all_is_asked_about(content_type
     require_price(Amount(value=49.9, currency="EUR"), LIMIT, read(content_type, body).amounts, ())
 
 
-def test_a_price_that_cannot_be_read_is_said_to_be_one() -> None:
+def test_a_price_field_that_cannot_be_read_as_an_amount_is_reported_as_a_price() -> None:
     request = read(FORM, b"amount=1.00&amount=5e2")
     told = preview_request(request, Context()).estimated_effect
     assert "It names a price (amount cannot be read as an amount, amount = 1.00)" in told

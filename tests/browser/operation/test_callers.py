@@ -93,7 +93,7 @@ def test_who_does_not_wait_makes_room_for_others_though_the_question_stays_open(
         assert len(host.action.flight.hooks) == 1
 
 
-def test_one_caller_too_many_is_told_so_and_the_host_can_still_be_asked_and_ended(host: Host) -> None:
+def test_one_caller_too_many_is_refused_and_the_host_still_answers_status_and_stop(host: Host) -> None:
     with contextlib.ExitStack() as waiting:
         for _ in range(MAX_WAITING_CALLERS):
             waiting.enter_context(host.call())
@@ -106,7 +106,7 @@ def test_one_caller_too_many_is_told_so_and_the_host_can_still_be_asked_and_ende
             assert receive_frame(stopping)["sessions"] == 1
 
 
-def test_who_finds_no_place_at_all_is_told_so_too(host: Host) -> None:
+def test_a_caller_without_a_free_connection_is_refused_too(host: Host) -> None:
     with contextlib.ExitStack() as silent:
         for _ in range(MAX_CONNECTIONS):
             silent.enter_context(host.connect())
@@ -115,7 +115,7 @@ def test_who_finds_no_place_at_all_is_told_so_too(host: Host) -> None:
                 ask()
 
 
-def test_what_is_said_is_heard_in_its_order_and_by_nobody_who_left() -> None:
+def test_messages_are_sent_in_order_and_none_to_a_caller_who_left() -> None:
     here, there = socket.socketpair()
     with here, there, Outbox(there) as sayings:
         assert all(sayings.put({"number": number}) for number in range(3))

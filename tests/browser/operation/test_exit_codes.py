@@ -65,7 +65,7 @@ def told_by_a_host(place: DaemonFolder, state: str) -> tuple[ActionReply | None,
 @pytest.mark.parametrize(
     "state, word", [("PENDING", "waiting for a person"), ("APPROVED", "approved, being sent"), ("USED", "being sent")]
 )
-def test_whoever_does_not_wait_is_told_whether_a_person_or_the_server_is_waited_for(
+def test_a_caller_who_does_not_wait_learns_whether_the_request_waits_for_a_person_or_for_the_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], state: str, word: str
 ) -> None:
     monkeypatch.setattr(clients, "SENDING_SECONDS", 0.05)

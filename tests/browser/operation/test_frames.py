@@ -45,7 +45,7 @@ def test_a_document_arrives_as_it_was_sent(document: dict[str, object]) -> None:
         assert receive_frame(there) == document
 
 
-def test_the_end_is_told_from_a_frame_that_was_cut_short(pair: Pair) -> None:
+def test_a_clean_end_is_distinguished_from_a_frame_that_was_cut_short(pair: Pair) -> None:
     here, there = pair
     here.sendall(struct.pack(">I", 10) + b"{}")
     here.shutdown(socket.SHUT_WR)
@@ -102,7 +102,7 @@ def test_the_socket_is_reached_however_long_its_path_is_and_by_its_owner_only(tm
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else for a moment")
-def test_somebody_elses_process_is_not_spoken_to() -> None:
+def test_a_process_of_another_user_is_refused() -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(b"\0remit-test-%d" % os.getpid())
     listener.listen()
@@ -163,7 +163,7 @@ def asked(server: HostServer, *, listens: bool) -> bool | None:
         return stored
 
 
-def test_a_result_that_nobody_has_heard_yet_is_not_called_an_earlier_one() -> None:
+def test_a_result_that_no_caller_has_received_yet_is_not_called_an_earlier_one() -> None:
     browsing: Any = Ended()
     with contextlib.closing(HostServer(browsing, 60)) as server:
         assert [asked(server, listens=each) for each in (False, False, True, True)] == [None, None, False, True]

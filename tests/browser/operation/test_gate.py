@@ -480,7 +480,7 @@ def test_other_headers_have_nothing_held(name: str) -> None:
         (True, True, "its browser session has ended"),
     ],
 )
-def test_it_is_told_why_a_request_was_given_up(is_closed: bool, goes_on: bool, why: str) -> None:  # noqa: FBT001
+def test_the_reason_why_a_request_was_abandoned_is_reported(is_closed: bool, goes_on: bool, why: str) -> None:  # noqa: FBT001
     async def work() -> str:
         stage = Stage()
         stage.begin()
@@ -575,7 +575,7 @@ def test_after_the_agent_has_left_a_page_only_what_names_the_new_page_is_that_pa
 
 
 @pytest.mark.req("VX-17")
-def test_a_page_that_is_loaded_again_cannot_be_told_from_the_one_that_was_left() -> None:
+def test_a_page_that_is_loaded_again_cannot_be_distinguished_from_the_page_that_was_left() -> None:
     async def work() -> str:
         stage = Stage()
         stage.begin().end(0)

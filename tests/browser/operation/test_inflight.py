@@ -44,7 +44,7 @@ def heard_by_joining(*states: str) -> tuple[list[str], list[str]]:
         (("USED", "USED"), [], ["1USED"]),
     ],
 )
-def test_whoever_joins_hears_of_the_question_that_is_open_and_of_no_other(
+def test_a_caller_who_joins_is_notified_of_the_pending_approval_request_and_of_no_other(
     states: tuple[str, ...], waiting: list[str], answered: list[str]
 ) -> None:
     assert heard_by_joining(*states) == (waiting, answered)
@@ -65,7 +65,7 @@ def test_an_action_at_work_is_not_begun_under_another_token() -> None:
     assert second.is_at_work
 
 
-def test_a_question_that_rises_while_somebody_joins_is_heard_by_him() -> None:
+def test_an_approval_request_that_arises_while_a_caller_joins_reaches_that_caller() -> None:
     flight, heard = InflightAction(), threading.Event()
     flight.join(BrowseHooks(on_waiting=lambda _: heard.set()), lambda _: approval(0, "PENDING"))
     flight.notify_waiting(approval(0, "PENDING"))

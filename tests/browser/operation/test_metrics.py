@@ -32,7 +32,7 @@ def test_the_metrics_have_the_names_labels_and_buckets_of_the_specification() ->
     assert read[("abos_executor_approvals_pending",)] == 3
 
 
-def test_pending_approvals_are_counted_when_somebody_looks() -> None:
+def test_pending_approvals_are_counted_when_the_metrics_are_rendered() -> None:
     waiting = [1, 2]
     metrics = Metrics(lambda: len(waiting))
     assert b"abos_executor_approvals_pending 2.0" in metrics.render()
@@ -40,7 +40,7 @@ def test_pending_approvals_are_counted_when_somebody_looks() -> None:
     assert b"abos_executor_approvals_pending 0.0" in metrics.render()
 
 
-def test_nothing_else_of_the_process_is_told() -> None:
+def test_the_metrics_contain_nothing_else_of_the_process() -> None:
     names = {family.name for family in text_string_to_metric_families(Metrics(lambda: 0).render().decode())}
     assert names == {"abos_executor_requests", DURATION, "abos_executor_approvals_pending"}
 

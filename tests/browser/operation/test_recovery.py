@@ -23,7 +23,7 @@ PAY = "Sends 1 field at shop.test: POST /pay"
         ([RequestFate(PAY, "SENT")], "sent", 1, "not sent again"),
     ],
 )
-def test_it_is_told_apart_what_was_surely_not_sent(
+def test_an_interrupted_action_reports_whether_its_requests_were_sent_not_sent_or_of_unknown_fate(
     requests: list[RequestFate], state: str, sent: int, advice: str
 ) -> None:
     told = build_interrupted("act-1", requests)

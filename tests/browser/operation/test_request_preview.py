@@ -156,7 +156,7 @@ def test_a_field_cannot_take_the_place_of_what_we_say() -> None:
     assert shown(outgoing(b"mine", "text/plain")).body.preview == {"(text)": "mine"}
 
 
-def test_a_page_cannot_keep_us_busy_with_a_body_that_nobody_could_read() -> None:
+def test_a_page_cannot_keep_remit_busy_with_a_body_that_is_too_large_for_a_person_to_read() -> None:
     many = b"&".join(b"f%d=%d" % (number, number) for number in range(100_000))
     long = b"password=" + b"x" * 1_000_000
     for body in (many, long, b'{"a":' + b"1" * 300_000 + b"}", b"[" * 100_000):
@@ -218,7 +218,7 @@ def test_what_was_typed_into_a_password_field_is_masked_where_it_is_a_whole_valu
     assert elsewhere.body.masked == {}, "it was typed on another page"
 
 
-def test_the_effect_is_told_from_the_request_and_not_from_what_somebody_says() -> None:
+def test_the_effect_is_described_from_the_request_and_not_from_claims_about_it() -> None:
     action = Action(action_id="a", type="purchase", target=URL, selector="#b", amount=Amount(value=5.0, currency="EUR"))
     told = shown(
         outgoing(b"amount=5.00", url="http://pay.test/x"),
@@ -254,7 +254,7 @@ def test_typing_a_password_is_previewed_without_a_method_and_without_the_passwor
 
 
 @pytest.mark.req("VX-07")
-def test_that_a_password_is_sent_unencrypted_is_said() -> None:
+def test_the_preview_warns_of_a_password_that_is_sent_unencrypted() -> None:
     knowing, warning = Context(secrets=typed("hunter2"), page=URL), "a password is sent unencrypted"
     for body, context, is_said in (
         (b"user=jane&userPassword=hunter2", Context(), True),

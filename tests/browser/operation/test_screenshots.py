@@ -35,7 +35,7 @@ def test_the_old_go_and_then_the_oldest_beyond_the_bytes_but_none_of_the_last_ho
 
 
 @pytest.mark.parametrize("durably", [True, False])
-def test_nobody_else_can_read_one(tmp_path: Path, *, durably: bool) -> None:
+def test_only_the_owner_can_read_a_screenshot(tmp_path: Path, *, durably: bool) -> None:
     path = Path(Pictures(tmp_path / "screens", most_days=1, most_bytes=1).save(b"picture", durably=durably))
     assert path.read_bytes() == b"picture"
     assert [oct(each.stat().st_mode & 0o777) for each in (path, path.parent)] == ["0o600", "0o700"]

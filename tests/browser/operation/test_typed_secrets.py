@@ -89,7 +89,7 @@ def test_another_page_and_another_site_are_not_masked() -> None:
 
 
 @pytest.mark.req("VX-16")
-def test_what_the_agent_shows_elsewhere_is_no_secret() -> None:
+def test_a_typed_value_that_the_agent_also_shows_openly_is_not_a_secret() -> None:
     for text in ("open sesame", "https://shop.test/?q=open+sesame", "https://shop.test/open%20sesame"):
         secrets = typed("open sesame")
         secrets.note_shown_text(text)

@@ -51,7 +51,7 @@ def test_answer_comes_back_whole_and_another_request_can_follow(
 
 
 @pytest.mark.parametrize("status, told", [(307, "/next"), (200, "")])
-def test_where_a_redirect_leads_is_told(site: Site, status: int, told: str) -> None:
+def test_the_destination_of_a_redirect_is_reported(site: Site, status: int, told: str) -> None:
     head = f"HTTP/1.1 {status} OK\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
     site.routes["/"] = Reply(raw=head.encode())
 
@@ -169,7 +169,7 @@ def test_server_cannot_have_the_browser_ask_for_a_password_or_repeat_a_request(s
     asyncio.run(scenario())
 
 
-def test_browser_that_waits_to_be_told_to_go_on_is_told(site: Site) -> None:
+def test_browser_that_waits_for_100_continue_receives_it(site: Site) -> None:
     site.routes["/pay"] = "paid"
 
     async def scenario() -> None:

@@ -289,7 +289,7 @@ def test_next_address_is_tried_where_the_first_takes_no_connection(site: Site) -
 
 
 @pytest.mark.parametrize("problem", [OSError("no such name"), UnicodeError("bad label"), None])
-def test_name_that_leads_nowhere_is_told(site: Site, problem: Exception | None) -> None:
+def test_name_that_resolves_to_no_address_is_reported(site: Site, problem: Exception | None) -> None:
     async def resolve(_host: str) -> list[str]:
         if problem is not None:
             raise problem

@@ -188,7 +188,7 @@ def test_gate_that_fails_to_tell_a_place_refuses_it(site: Site) -> None:
 
 
 @pytest.mark.req("VX-12")
-def test_gate_that_fails_when_it_is_told_the_end_is_reported_and_the_browser_answered(site: Site) -> None:
+def test_gate_that_fails_when_it_notes_the_end_is_reported_and_the_browser_is_answered(site: Site) -> None:
     site.routes["/pay"] = "paid"
 
     class Forgetful(RecordingGate):

@@ -43,7 +43,7 @@ async def hold_searches(request: OutgoingRequest) -> GateDecision:
 
 
 @pytest.mark.req("VX-12")
-def test_reading_that_was_held_gets_a_connection_of_its_own_however_quick_the_yes_was(site: Site) -> None:
+def test_read_request_that_was_held_gets_its_own_connection_however_quick_the_approval_was(site: Site) -> None:
     site.routes |= {"/": "hello", "/search": "found"}
 
     async def scenario() -> None:
@@ -83,7 +83,7 @@ def test_connection_that_the_server_closed_is_not_used_again(site: Site) -> None
     asyncio.run(scenario())
 
 
-def test_plain_reading_on_a_connection_that_was_just_closed_is_judged_and_sent_anew(site: Site) -> None:
+def test_plain_read_request_on_a_connection_that_was_just_closed_is_judged_and_sent_again(site: Site) -> None:
     def first_or_nothing(seen: Seen) -> Reply:
         return Reply(200, b"hello") if len(site.log) in {1, 3} else Reply(raw=b"")
 
@@ -101,7 +101,7 @@ def test_plain_reading_on_a_connection_that_was_just_closed_is_judged_and_sent_a
     asyncio.run(scenario())
 
 
-def test_what_is_sent_anew_gets_a_new_connection_though_another_one_is_idle(site: Site) -> None:
+def test_request_that_is_sent_again_gets_a_new_connection_though_another_one_is_idle(site: Site) -> None:
     both = threading.Barrier(2, timeout=10)
 
     def answer(seen: Seen) -> Reply:
@@ -121,9 +121,7 @@ def test_what_is_sent_anew_gets_a_new_connection_though_another_one_is_idle(site
     asyncio.run(scenario())
 
 
-def test_answer_that_nobody_asked_for_is_not_taken_for_the_next_one(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_without_a_request_is_not_used_for_the_next_request(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit.browser.proxy.upstream.IDLE_SECONDS", 60.0)
     connections: list[asyncio.StreamWriter] = []
 

@@ -94,7 +94,7 @@ def test_handshake_is_held_and_sent_as_it_was_shown_without_extensions(site: Sit
 
 
 @pytest.mark.req("VX-07")
-def test_handshake_that_is_dropped_reaches_nobody(site: Site) -> None:
+def test_handshake_that_is_dropped_reaches_no_server(site: Site) -> None:
     async def scenario() -> None:
         async def drop(_request: OutgoingRequest) -> GateDecision:
             return GateDecision.DROP

@@ -38,7 +38,7 @@ def held_now(place: Place) -> PendingRequest:
 
 
 @pytest.mark.req("VX-07", "VX-09")
-def test_a_request_that_was_swapped_after_the_yes_is_not_sent(place: Place) -> None:
+def test_a_request_that_was_swapped_after_the_approval_is_not_sent(place: Place) -> None:
     place.site.routes["/act"] = "done"
     place.open(FORM)
 
@@ -55,7 +55,7 @@ def test_a_request_that_was_swapped_after_the_yes_is_not_sent(place: Place) -> N
 
 
 @pytest.mark.req("VX-09")
-def test_a_yes_is_used_up(place: Place) -> None:
+def test_an_approval_can_be_used_only_once(place: Place) -> None:
     place.site.routes["/act"] = "done"
     place.open(FORM)
     assert place.click().success
@@ -75,7 +75,7 @@ def test_a_yes_is_used_up(place: Place) -> None:
 
 
 @pytest.mark.req("VX-09")
-def test_a_yes_that_comes_after_the_token_was_revoked_sends_nothing(place: Place) -> None:
+def test_an_approval_that_comes_after_the_token_was_revoked_sends_nothing(place: Place) -> None:
     place.site.routes["/act"] = "done"
     place.open(FORM)
 
@@ -150,7 +150,7 @@ def test_typing_a_password_is_a_persons_to_allow(place: Place) -> None:
 
 
 @pytest.mark.req("VX-06")
-def test_typing_elsewhere_asks_nobody(place: Place) -> None:
+def test_typing_into_an_ordinary_field_needs_no_approval(place: Place) -> None:
     place.open('<input id="name">')
     assert place.do(place.action("type", selector="#name", value="Jane")).success
     assert place.asked == []
@@ -190,7 +190,7 @@ def test_an_action_names_the_page_that_it_means(place: Place) -> None:
 
 
 @pytest.mark.req("VX-12")
-def test_a_request_of_unknown_fate_is_told_so_and_never_repeated(place: Place) -> None:
+def test_a_request_of_unknown_fate_is_reported_as_such_and_never_repeated(place: Place) -> None:
     place.site.routes["/act"] = Reply(raw=b"", reset=True)
     place.open(FORM)
     action = place.action("click", selector="#go")
@@ -226,7 +226,7 @@ def test_what_goes_wrong_after_the_request_was_let_go_is_never_told_as_not_sent(
 
 
 @pytest.mark.req("VX-09")
-def test_a_yes_that_comes_to_nothing_does_not_stay_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_approval_that_could_not_be_used_does_not_stay_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as for want of disk when it was to be used."""
     place.open(FORM)
     monkeypatch.setattr(ApprovalService, "use", raise_no_space)
@@ -435,7 +435,7 @@ def test_an_action_at_work_is_refused_at_once_under_another_token(place: Place) 
 
 
 @pytest.mark.req("VX-09")
-def test_whoever_joins_an_action_hears_of_the_open_question_and_not_of_the_answered_one(place: Place) -> None:
+def test_a_caller_who_joins_an_action_is_notified_of_the_pending_approval_and_not_of_the_used_one(place: Place) -> None:
     slow = threading.Event()
     place.site.routes |= {"/act": redirect(307, "/next"), "/next": Reply(200, b"done", wait_for=slow)}
     place.open(FORM)

@@ -102,7 +102,9 @@ def test_nothing_of_a_page_reaches_a_host_that_the_token_does_not_name(place: Pl
         '<form method="post" action="/act"><button id="go" onclick="form.action = \'{evil}\'">go</button></form>',
     ],
 )
-def test_a_form_that_leads_to_another_host_sends_nothing_and_asks_nobody(place: Place, html: str, kind: str) -> None:
+def test_a_form_that_leads_to_another_host_sends_nothing_and_requests_no_approval(
+    place: Place, html: str, kind: str
+) -> None:
     place.open(PAGE + html.format(evil=place.site.url("/x", host="evil.test")))
     result = place.do(place.action(kind, selector="#go"))
     assert str(result.reason).startswith("Domain not allowed: the token allows shop.test, and not evil.test. ")
@@ -250,7 +252,7 @@ def test_an_action_that_is_asked_for_twice_at_once_is_done_once(place: Place) ->
 
 
 @pytest.mark.req("VX-03", "VX-09")
-def test_what_one_agent_was_told_is_not_handed_to_another(place: Place) -> None:
+def test_a_result_that_one_agent_received_is_not_returned_to_another(place: Place) -> None:
     place.open("<h1>private</h1>")
     asked = place.action("snapshot")
     assert place.do(asked).success

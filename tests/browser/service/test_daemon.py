@@ -211,7 +211,7 @@ def test_hosts_that_ended_are_buried_when_the_next_one_is_started(
     ended.returncode = 0
 
 
-def test_a_host_that_nobody_uses_ends(tmp_path: Path) -> None:
+def test_a_host_that_no_caller_uses_ends(tmp_path: Path) -> None:
     with made_place(tmp_path, idle_seconds=1) as place:
         place.site.routes["/"] = FORM
         shell = Shell(place, tmp_path)

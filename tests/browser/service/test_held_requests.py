@@ -130,7 +130,7 @@ def test_nothing_arrives_after_a_no(place: Place, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["form POST", "fetch", "WebSocket", "GET form"])
-def test_nothing_arrives_when_nobody_answers(place: Place, way: str) -> None:
+def test_no_request_arrives_when_no_person_answers(place: Place, way: str) -> None:
     prepared(place, way)
     result = place.click(answer=let_it_expire)
     assert result.error is not None
@@ -160,7 +160,7 @@ def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place,
     assert "do not repeat the action" in message
 
 
-def test_after_one_was_sent_nobody_is_advised_to_ask_anew(place: Place) -> None:
+def test_after_one_request_was_sent_the_result_does_not_advise_to_ask_again(place: Place) -> None:
     place.site.routes |= {"/act": redirect(307, "/elsewhere"), "/elsewhere": "<title>done</title>"}
     place.open(FORM.format("post", ""))
     result = place.click(answer=yes_and_then(let_it_expire))
@@ -179,7 +179,7 @@ LED: dict[str, tuple[int, list[str]]] = {
 
 
 @pytest.mark.parametrize("way", LED)
-def test_a_redirect_that_only_reads_is_followed_and_nobody_is_asked_again(place: Place, way: str) -> None:
+def test_a_redirect_that_only_reads_is_followed_without_another_approval_request(place: Place, way: str) -> None:
     status, steps = LED[way]
 
     def answer(seen: Seen) -> Reply | str:
@@ -255,7 +255,7 @@ def test_what_a_popup_wants_to_send_is_held_until_it_is_closed(place: Place) -> 
 
 
 @pytest.mark.req("VX-07")
-def test_a_service_worker_is_asked_about_like_anybody(place: Place) -> None:
+def test_a_request_of_a_service_worker_needs_approval_like_any_other(place: Place) -> None:
     worker = "onmessage = () => fetch('/act', {method: 'POST', body: 'from the worker'})"
     page = (
         "<title>starting</title><script>navigator.serviceWorker.register('/sw.js').then(async () => {"

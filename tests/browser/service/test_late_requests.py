@@ -188,7 +188,9 @@ def late_request(place: Place, way: str = "a promise") -> tuple[bytes, ActionRes
 
 
 @pytest.mark.parametrize("way", LATE)
-def test_a_request_after_the_end_of_its_action_is_told_as_late_and_not_as_the_pages_own(hasty: Place, way: str) -> None:
+def test_a_request_after_the_end_of_its_action_is_shown_as_late_and_not_as_the_pages_own(
+    hasty: Place, way: str
+) -> None:
     place = fresh(hasty)
     action, _, question = late_request(place, way)
     told = question.preview.estimated_effect

@@ -208,7 +208,9 @@ GOES_AT_ONCE = {
 
 
 @pytest.mark.parametrize("sends", GOES_AT_ONCE)
-def test_a_click_whose_page_goes_elsewhere_at_once_is_pressed_once_and_counted_right(place: Place, sends: str) -> None:
+def test_a_click_after_which_the_page_navigates_at_once_is_pressed_once_and_counted_correctly(
+    place: Place, sends: str
+) -> None:
     script, lands_at = GOES_AT_ONCE[sends]
     sent = int(sends != "nothing")
     place.site.routes |= {"/act": "done", "/next": "hello"}
@@ -221,7 +223,7 @@ def test_a_click_whose_page_goes_elsewhere_at_once_is_pressed_once_and_counted_r
     assert [held["by_itself"] for held in output["held"]] == [False] * sent
 
 
-def test_what_a_page_sends_while_it_goes_elsewhere_is_counted_as_the_site_counts_it(place: Place) -> None:
+def test_requests_that_a_page_sends_while_it_navigates_are_counted_as_the_site_counts_them(place: Place) -> None:
     """The browser gives such a request up when the page is gone. Whether a person was faster is not certain."""
     place.site.routes |= {"/act": "done", "/next": "hello"}
     place.open(page("go.onmousedown = () => { fetch('/act', {method: 'POST'}).catch(() => 0); location = '/next' }"))

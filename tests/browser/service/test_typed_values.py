@@ -139,7 +139,7 @@ def sent_with(place: Place, path: str = "/") -> HTTPPreview:
 
 
 @pytest.mark.req("VX-08", "VX-16")
-def test_a_password_that_the_page_sends_under_another_name_is_masked_and_that_is_said(place: Place) -> None:
+def test_a_password_that_the_page_sends_under_another_name_is_masked_and_the_preview_reports_it(place: Place) -> None:
     place.open(RENAMING)
     assert place.do(place.action("type", selector="#pw", value="correct horse 77")).success
     preview = sent_with(place)
