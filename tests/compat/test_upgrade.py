@@ -25,7 +25,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         pytest.skip(str(problem))
 
 
-def test_what_the_version_before_left_is_recovered_applied_and_taken_back(made: Made) -> None:
+def test_work_that_the_previous_version_left_is_recovered_applied_and_rolled_back(made: Made) -> None:
     story = made.story
     assert {kind: len(entries) for kind, entries in story.items() if isinstance(entries, dict)} == {
         "tasks": 7,
@@ -49,6 +49,6 @@ def test_another_answer_than_before_and_a_stored_name_of_a_module_are_found(made
     assert any(line.startswith("tokens: ") for line in found)
 
 
-def test_a_version_that_is_not_in_the_history_is_told(tmp_path: Path) -> None:
+def test_a_version_that_is_not_in_the_history_is_reported(tmp_path: Path) -> None:
     with pytest.raises(NoSuchVersionError, match="fetch --unshallow"):
         source_of("0" * 40, tmp_path)
