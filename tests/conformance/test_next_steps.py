@@ -103,5 +103,5 @@ def test_no_words_of_an_interface_advise_to_repeat_what_is_or_may_be_done() -> N
         ("It is not sent again. Look at the site itself.", False),
     ],
 )
-def test_advice_to_repeat_is_told_from_a_warning(text: str, advises: bool) -> None:  # noqa: FBT001
+def test_advice_to_repeat_is_distinguished_from_a_warning(text: str, advises: bool) -> None:  # noqa: FBT001
     assert bool(advice_to_repeat(text)) is advises
