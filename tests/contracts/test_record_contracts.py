@@ -190,7 +190,7 @@ def test_browser_action_takes_exactly_the_fields_of_its_type(subtests: pytest.Su
             Action.from_tree({"action_id": "b", "target": "https://a.example/", **action})
 
 
-def test_browser_door_has_nine_errors_and_no_other() -> None:
+def test_browser_operation_has_nine_errors_and_no_other() -> None:
     codes = {label.partition("/")[2] for label in BY_LABEL if label.startswith("executor-error/")}
     assert len(codes) == 9
     for code in ("TIMEOUT", "token_invalid", ""):

@@ -139,7 +139,7 @@ def test_output_about_another_task_is_refused(field: str) -> None:
         ExecutionResult.from_tree(_document("execution-result/move", output=output))
 
 
-def test_move_without_the_way_back_is_refused() -> None:
+def test_move_without_undo_metadata_is_refused() -> None:
     output = {**BY_LABEL["execution-result/move"].document["output"], "undo_metadata": {}}
     with pytest.raises(RefusedError) as refusal:
         ExecutionResult.from_tree(_document("execution-result/move", output=output))
