@@ -12,7 +12,9 @@ from remit.testing.goal_workspace import TENANT, USER, complete_goal, make_scrat
 
 
 @pytest.mark.req("AC-08", "AC-22")
-def test_whoever_confirms_after_another_did_hears_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_who_confirms_after_another_caller_did_receives_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The other one is quicker exactly between the decision to ask back and the telling of it: what is told is the
     question that was recorded, and the answer to it brings what came of the other's.
     """

@@ -45,7 +45,9 @@ def test_a_migration_is_done_or_not_begun(make_place: MakePlace, database: str, 
 
 @pytest.mark.parametrize("database", BOTH)
 @pytest.mark.parametrize("point", some(MIGRATION_POINTS, 2))
-def test_an_error_in_a_migration_surfaces_and_can_be_mended(make_place: MakePlace, database: str, point: str) -> None:
+def test_an_error_in_a_migration_surfaces_and_the_next_migration_completes(
+    make_place: MakePlace, database: str, point: str
+) -> None:
     place = make_place(database)
     create_keys(place.keys, system_clock)
     ended = run(place, "migrate", Fault(point, 1, "error"), count=1)

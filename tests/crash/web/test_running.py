@@ -96,7 +96,7 @@ class Slow:
         return state
 
 
-def test_a_call_of_a_program_that_was_killed_is_told_and_left_to_that_program(place: Place, tmp_path: Path) -> None:
+def test_a_call_of_a_program_that_was_killed_is_reported_and_left_to_that_program(place: Place, tmp_path: Path) -> None:
     """The server does not have the function, so it can neither finish nor undo the call; and does not mind."""
     one = Killed(Calls(place.workspace, MovableClock()), tmp_path, "undoable", "call.returned")
     assert one.ended.killed, one.ended
@@ -117,7 +117,7 @@ def test_a_call_of_a_program_that_was_killed_is_told_and_left_to_that_program(pl
 KILLED = {"APPLIED", "ROLLED_BACK", "FAILED"}
 
 
-def test_killed_while_files_change_it_is_settled_before_anybody_is_answered(place: Place) -> None:
+def test_a_server_that_was_killed_while_files_change_recovers_before_it_answers(place: Place) -> None:
     with place.served() as server:
         slow = Slow(place, server)
         slow.begin_and_see_it_run(server)
@@ -127,7 +127,7 @@ def test_killed_while_files_change_it_is_settled_before_anybody_is_answered(plac
     assert place.unfinished() == 0
 
 
-def test_asked_to_end_it_takes_back_what_runs_and_ends_in_order(place: Place) -> None:
+def test_a_server_that_is_asked_to_end_undoes_running_work_and_ends_in_order(place: Place) -> None:
     with place.served() as server:
         slow = Slow(place, server)
         slow.begin_and_see_it_run(server)

@@ -149,7 +149,9 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
         assert verdict["holds"], verdict
 
 
-def test_asked_to_end_it_lets_go_of_whoever_waits_and_the_browser_goes_on_holding(world: tuple[Place, Site]) -> None:
+def test_a_server_that_is_asked_to_end_releases_waiting_callers_and_the_browser_keeps_the_held_request(
+    world: tuple[Place, Site],
+) -> None:
     place, site = world
     with place.served() as server:
         action, held = hold(place, site, server)
