@@ -196,7 +196,7 @@ def test_a_key_of_another_owner_is_refused(keys: Path, monkeypatch: pytest.Monke
 
 @only_root
 @pytest.mark.parametrize("part", ["", "executor", "keyring.json", "file"])
-def test_a_part_given_to_somebody_else_is_refused(keys: Path, part: str) -> None:
+def test_a_part_that_belongs_to_another_user_is_refused(keys: Path, part: str) -> None:
     os.chown(private_file(keys) if part == "file" else keys / part, NOBODY, NOBODY)
     with pytest.raises(EnvironmentFailureError, match=f"belongs to user {NOBODY}, not to user 0"):
         load_signer(keys, "executor")

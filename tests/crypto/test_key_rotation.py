@@ -49,7 +49,7 @@ def test_a_retired_key_verifies_what_it_signed_before_and_nothing_later(keys: Pa
     assert load_signer(keys, "kernel").key_id == new.key_id != old.key_id
 
 
-def test_a_retired_key_does_not_vouch_for_a_time_that_cannot_be_read(keys: Path) -> None:
+def test_a_retired_key_does_not_verify_a_signature_whose_time_cannot_be_read(keys: Path) -> None:
     signature = load_signer(keys, "kernel").sign("lease", BODY)
     old, _ = rotate_key(keys, "kernel", ticking())
     for nonsense in ("", "yesterday", "0", "2026-01-31T09:00:00+09:00Z"):
@@ -123,7 +123,7 @@ def test_a_full_keyring_is_refused_before_anything_is_lost(keys: Path, monkeypat
     assert len(list(keys.glob("*/*.pem"))) == len(ROLES), "no private key was left behind"
 
 
-def test_a_key_that_leaked_can_be_revoked_when_no_plain_rotation_has_room(
+def test_a_leaked_key_can_be_revoked_when_the_keyring_is_too_full_for_a_plain_rotation(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remit.crypto.keyring.MAX_KEYS", 7)
@@ -140,7 +140,7 @@ def test_a_key_that_leaked_can_be_revoked_when_no_plain_rotation_has_room(
     assert len(list(keys.glob("*/*.pem"))) == len(ROLES)
 
 
-def test_a_rotation_by_somebody_else_between_two_reads_is_no_missing_key(
+def test_a_rotation_by_another_process_between_two_reads_does_not_look_like_a_missing_key(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = load_keyring

@@ -253,7 +253,7 @@ def test_base64url_reads_back_and_has_no_second_spelling(data: bytes) -> None:
 @pytest.mark.req("EI-17")
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("purpose", get_args(Purpose))
-def test_a_key_signs_and_vouches_for_its_own_purpose_only(role: Role, purpose: Purpose) -> None:
+def test_a_key_signs_and_verifies_for_its_own_purpose_only(role: Role, purpose: Purpose) -> None:
     signer = Signer(role, Ed25519PrivateKey.generate())
     keyring = Keyring([PublicKey(role, signer.public, NOW)])
     if ROLE_OF[purpose] == role:

@@ -78,7 +78,7 @@ def test_there_are_eight_points_of_small_order() -> None:
     assert all(eightfold(point) == IDENTITY for point in SMALL)
 
 
-def test_anybody_can_sign_for_a_key_of_small_order() -> None:
+def test_a_signature_for_a_key_of_small_order_needs_no_private_key() -> None:
     """The danger is real: without a private key, a signature that the library accepts for any message."""
     forged = encode(1, 0) + bytes(32)
     for message in (b"", b"the ledger has no entry", pre_authentication_encoding("ledger-head", b"{}")):
