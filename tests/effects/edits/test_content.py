@@ -154,13 +154,13 @@ def test_each_line_is_named() -> None:
     assert [one.where for one in find_in_added("a.txt", edited)] == ["line 5", "line 7"]
 
 
-def test_no_more_findings_than_anybody_reads() -> None:
+def test_the_number_of_findings_of_each_rule_is_limited() -> None:
     raw = (f'"{KEY}", "$(id)"\n' * 1_000).encode()
     found = [one.rule for one in find_in_added("a.json", Edited(raw, None, ""))]
     assert (found.count("credential"), found.count("command")) == (MAX_FINDINGS, MAX_FINDINGS)
 
 
-def test_a_data_file_that_nobody_can_check_is_a_finding() -> None:
+def test_a_data_file_that_cannot_be_checked_is_a_finding() -> None:
     """The process without a YAML parser must not wave YAML through."""
     assert [found.rule for found in find_in_final("a.YAML", b"a: 1\n", 0o644)] == ["syntax"]
     assert find_in_final("a.YAML", b"a: 1\n", 0o644, FULL_CHECKS) == []

@@ -85,7 +85,7 @@ def test_the_form_is_that_of_diff_u() -> None:
     assert (diff.added, diff.removed, diff.left_out, diff.preview) == (1, 1, 0, diff.text)
 
 
-def test_a_missing_line_end_is_said() -> None:
+def test_a_missing_line_end_is_shown() -> None:
     diff = diff_edit("f", b"a\nb", insert_lines(b"a\nb", 3, "c"))
     assert diff.text == (
         "--- a/f\n+++ b/f\n@@ -1,2 +1,3 @@\n a\n"
@@ -156,7 +156,7 @@ def test_large_contents_are_compared_in_their_own_time(before: bytes, after: byt
     assert time.process_time() - started < 10
 
 
-def test_many_splices_on_one_long_line_are_told_in_their_own_time() -> None:
+def test_the_diff_of_many_splices_on_one_long_line_takes_bounded_time() -> None:
     before = b"ab" * 2_000_000
     edited = replace_text(before, "a", "c", 9_999)
     started = time.process_time()

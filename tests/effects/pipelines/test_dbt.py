@@ -175,7 +175,9 @@ def test_a_hook_of_the_run_that_reaches_out_fails_it(shop: Bench) -> None:
         ("shop/models/big.sql", "SELECT * FROM {{ ref('nowhere') }}", "nowhere"),
     ],
 )
-def test_a_project_that_cannot_begin_is_told_in_words_of_dbt(shop: Bench, path: str, text: str, words: str) -> None:
+def test_a_project_that_cannot_begin_is_reported_in_the_words_of_dbt(
+    shop: Bench, path: str, text: str, words: str
+) -> None:
     shop.write(path, text)
     ran = shop.run(dbt=DbtCall("shop", "shop.duckdb", "build", ()), parameters={"least": 0}, seconds=100.0)
     assert ran.problem is not None

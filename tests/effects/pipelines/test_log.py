@@ -11,7 +11,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join(["MIIEpAIBAAKCAQEA7" + "x"
 KEY += "\n-----END RSA PRIVATE KEY-----\n"
 
 
-def test_everything_that_is_said_is_caught(bench: Bench) -> None:
+def test_all_output_of_a_program_is_captured_in_the_log(bench: Bench) -> None:
     ran = bench.probe("""
         import logging, warnings
         print("printed"); print("to stderr", file=sys.stderr)

@@ -73,7 +73,7 @@ def test_the_steps_run_in_their_order_and_leave_what_they_made(shop: Bench) -> N
 
 
 @pytest.mark.req("PX-21")
-def test_progress_is_told_step_by_step(shop: Bench) -> None:
+def test_progress_is_reported_step_by_step(shop: Bench) -> None:
     shop.run("etl.clean:run", "etl.clean:store", parameters={"team": "ours"})
     assert shop.heard[0] == (1, 2, "etl.clean:run")
     assert shop.heard[-1] == (2, 2, "etl.clean:store")
@@ -81,7 +81,7 @@ def test_progress_is_told_step_by_step(shop: Bench) -> None:
     assert shop.heard[1:-1]
 
 
-def test_progress_that_is_nonsense_or_without_end_harms_nobody(bench: Bench) -> None:
+def test_progress_that_is_invalid_or_without_end_does_no_harm(bench: Bench) -> None:
     ran = bench.probe("""
         for number in range(100_000):
             job.progress(number, 1)
@@ -138,7 +138,7 @@ def test_parameters_can_be_read_and_not_changed(bench: Bench) -> None:
 
 
 @pytest.mark.req("PX-22")
-def test_a_step_that_raises_ends_the_pipeline_and_the_place_is_told(shop: Bench) -> None:
+def test_a_step_that_raises_ends_the_pipeline_and_the_place_is_reported(shop: Bench) -> None:
     shop.write("etl/bad.py", "def helper():\n    raise ValueError('no 4711 for Ada')\n\ndef run(job):\n    helper()\n")
     ran = shop.run("etl.clean:run", "etl.bad:run", "etl.clean:store", parameters={"team": "ours"})
     assert [(one.name, one.state) for one in ran.steps] == [
@@ -167,7 +167,7 @@ def test_a_step_that_raises_ends_the_pipeline_and_the_place_is_told(shop: Bench)
         ("x" * 5_000, "ValueError: " + "x" * 488),
     ],
 )
-def test_of_the_message_no_value_is_told(bench: Bench, words: str, told: str) -> None:
+def test_the_message_of_a_failed_step_is_reported_without_values(bench: Bench, words: str, told: str) -> None:
     ran = bench.probe(f"raise ValueError({words!r})", day="2026-01-01")
     assert ran.steps[0].words == told
 
@@ -181,7 +181,7 @@ def test_of_the_message_no_value_is_told(bench: Bench, words: str, told: str) ->
         (("etl.broken:run",), "SyntaxError"),
     ],
 )
-def test_a_step_that_is_not_there_is_told(shop: Bench, steps: tuple[str, ...], words: str) -> None:
+def test_a_missing_step_is_reported(shop: Bench, steps: tuple[str, ...], words: str) -> None:
     shop.write("etl/broken.py", "x = 1\ndef run(job:\n")
     ran = shop.run(*steps)
     assert ran.problem is not None
@@ -210,7 +210,7 @@ def test_a_step_that_is_not_there_is_told(shop: Bench, steps: tuple[str, ...], w
         ("raise ModuleNotFoundError('x', name='Ada Lovelace')", "ModuleNotFoundError: x", IMPORTS),
     ],
 )
-def test_what_a_pipeline_is_not_given_is_said_where_a_step_fails_of_it(
+def test_a_step_that_fails_for_something_that_pipelines_do_not_get_is_reported_with_a_hint(
     bench: Bench, body: str, what: str, hint: str
 ) -> None:
     ran = bench.probe(body)

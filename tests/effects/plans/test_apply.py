@@ -283,7 +283,7 @@ def test_a_lane_carries_out_its_share_of_one_wave_only(place: PlanPlace) -> None
     assert sorted(contents(place.root)) == ["b", "d"]
 
 
-def test_a_lane_is_told_of_steps_that_others_did_not_do(place: PlanPlace) -> None:
+def test_a_lane_skips_steps_that_need_a_failed_step_of_another_lane(place: PlanPlace) -> None:
     plan = place.plan(*(create(n, n) for n in "ab"), create("c", "c", needs=[0]), create("d", "d", needs=[1]))
     plan = plan._replace(waves=((0, 1), (2, 3)), stop_on_error=False)
     place.run(plan, wave=1, failed=[0])
@@ -316,7 +316,7 @@ def test_permissions_are_kept_unless_the_plan_says_otherwise(place: PlanPlace, k
 
 
 @pytest.mark.parametrize("action", [replace("a", "y"), delete("a")])
-def test_a_file_that_runs_as_somebody_else_is_neither_modified_nor_deleted(place: PlanPlace, action: Any) -> None:
+def test_a_file_that_runs_as_another_user_is_neither_modified_nor_deleted(place: PlanPlace, action: Any) -> None:
     place.file("a", "x")
     plan = place.plan(action)
     (place.root / "a").chmod(0o4644)
@@ -342,7 +342,7 @@ def test_bytes_from_a_backup_arrive_with_mode_times_and_attributes(place: PlanPl
     assert os.getxattr(place.root / "a", "user.note") == b"hello"
 
 
-def test_an_edit_that_arrives_elsewhere_than_previewed_ends_the_plan(place: PlanPlace) -> None:
+def test_an_edit_whose_result_differs_from_the_preview_ends_the_plan(place: PlanPlace) -> None:
     place.file("a", "x")
     plan = place.plan(replace("a", "y"), stop_on_error=False)
     place.run(plan._replace(steps=(plan.steps[0]._replace(operation={"type": "replace_content", "content": "z"}),)))

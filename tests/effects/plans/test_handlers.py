@@ -32,7 +32,7 @@ def test_there_is_a_handler_for_every_kind_of_action() -> None:
     assert names == {kind: f"{kind.title().replace('_', '')}Handler" for kind in get_args(ActionType)}
 
 
-def test_every_kind_of_action_on_files_is_known_wherever_kinds_are_told_apart() -> None:
+def test_every_kind_of_action_on_files_is_in_each_table_of_kinds() -> None:
     assert {kind: handler.move for kind, handler in HANDLERS.items()} == _MOVES
     assert set(_OPERATIONS) == set(get_args(ActionType)) - {"SQL_EXECUTE", "PIPELINE_RUN"}
 

@@ -70,7 +70,7 @@ def run(runner: PlanRunner, root: Path, plan: StepPlan, source: Path | None = No
 
 
 @pytest.mark.req("PX-18")
-def test_a_hundred_megabytes_are_replaced_and_taken_back_in_little_memory(
+def test_a_replacement_of_a_hundred_megabytes_is_done_and_undone_in_little_memory(
     runner: PlanRunner, root: Path, tmp_path: Path
 ) -> None:
     before, after = make(root / "a", 1), make(tmp_path / "new", 2)

@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> Iterator[PlanPlace]:
 # --- looked at -------------------------------------------------------------------------------------------------------
 
 
-def test_a_prepared_step_is_told_as_it_is_and_its_file_is_not_read(place: PlanPlace) -> None:
+def test_a_prepared_step_is_reported_as_it_is_and_its_file_is_not_read(place: PlanPlace) -> None:
     plan = place.prepared(Prepared("a", OLD, NEW), Prepared("b", None, NEW), Prepared("c", OLD, OLD), max_file_bytes=10)
     for name in plan.paths:
         (place.root / name).symlink_to("/etc/hostname")  # whoever opens it refuses it
@@ -45,7 +45,7 @@ def test_a_prepared_step_is_told_as_it_is_and_its_file_is_not_read(place: PlanPl
     assert all(one.get("problem") is None and one["diff"]["preview"] == "" for one in seen.values())
 
 
-def test_a_prepared_file_that_is_shown_is_compared_and_must_be_what_was_told(place: PlanPlace) -> None:
+def test_a_prepared_file_that_is_shown_is_compared_and_must_match_its_digest(place: PlanPlace) -> None:
     place.file("a", b"one\ntwo\n")
     plan = place.prepared(Prepared("a", b"one\ntwo\n", b"one\nthree\n", is_database=False), diffs="full")
     (seen,) = place.simulate(plan, shown=["prepared-0"]).values()
@@ -59,7 +59,9 @@ def test_a_prepared_file_that_is_shown_is_compared_and_must_be_what_was_told(pla
     assert seen["after"] is None
 
 
-def test_a_problem_of_the_host_is_told_as_it_is_and_what_needs_the_step_cannot_be_done(place: PlanPlace) -> None:
+def test_a_problem_of_the_host_is_reported_as_it_is_and_a_step_that_needs_the_failed_one_cannot_be_done(
+    place: PlanPlace,
+) -> None:
     plan = place.prepared(Prepared("a", OLD, NEW), Prepared("b", OLD, NEW, needs=(0,)))
     problem = {"reason": "sql_failed", "what": "no such table", "where": "the SQL text", "next_step": "Mend it."}
     failing = plan.steps[0]._replace(problem=problem, source="", after=None, unchanged=True)

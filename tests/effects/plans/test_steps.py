@@ -121,7 +121,7 @@ def test_notes_are_read_back_the_latest_of_each_kind() -> None:
     assert (kept.verdict, kept.status, kept.kept) == ("keep", "PARTIAL", frozenset({0, 2}))
 
 
-def test_names_of_bytes_on_their_way_are_such_that_nobody_else_may_use_them() -> None:
+def test_names_of_temporary_files_are_distinct_and_reserved() -> None:
     names = {part_name("0" * 20, 7), aside_name("0" * 20, 7), part_name("0" * 20, 999), aside_name("0" * 20, 999)}
     assert len(names) == 4
     assert all(PART_NAME.fullmatch(name) for name in names)

@@ -228,7 +228,7 @@ def test_a_step_known_not_to_be_done_is_not_mistaken_for_what_looks_like_it(plac
     assert found(place.root) == {"P": "A", "Q": "B"}
 
 
-def test_one_step_that_cannot_be_taken_back_does_not_keep_the_others_from_it(place: PlanPlace) -> None:
+def test_one_step_that_cannot_be_undone_does_not_prevent_the_undo_of_the_others(place: PlanPlace) -> None:
     for name in "abc":
         place.file(name, "x")
     plan = place.plan(*(replace(name, "y") for name in "abc"))
@@ -254,7 +254,7 @@ def test_one_step_that_cannot_be_taken_back_does_not_keep_the_others_from_it(pla
         (delete("P"), {S: "B"}),
     ],
 )
-def test_a_file_exchanged_between_look_and_rename_is_given_back(
+def test_a_file_that_is_exchanged_between_check_and_rename_is_put_in_its_place_again(
     place: PlanPlace, monkeypatch: pytest.MonkeyPatch, action: Any, switched: dict[str, str]
 ) -> None:
     lay(place.root, {} if action["action_type"] == "FILE_CREATE" else {"P": "B"})
@@ -301,7 +301,7 @@ def test_a_plan_is_whole_only_when_its_last_wave_was_begun(place: PlanPlace) -> 
     assert place.finish(plan, 1)
 
 
-def test_a_folder_that_somebody_removed_is_not_missed(place: PlanPlace) -> None:
+def test_an_undo_accepts_that_another_process_removed_a_folder(place: PlanPlace) -> None:
     place.file("a", "x")
     plan = place.plan(create("new/n", "n"), replace("a", "y"))
     place.run(plan)

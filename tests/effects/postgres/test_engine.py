@@ -104,7 +104,7 @@ def test_after_a_failure_the_others_are_seen_if_that_is_asked_for(shop: Shop) ->
         ("SELECT 1; SELECT * FROM pg_authid", Reason.SQL_FAILED, "may not do that"),
     ],
 )
-def test_a_failure_is_told_without_any_value(shop: Shop, text: str, reason: Reason, words: str) -> None:
+def test_a_failure_is_reported_without_any_value(shop: Shop, text: str, reason: Reason, words: str) -> None:
     before = shop.dump()
     with pytest.raises(EnvironmentFailureError) as failed:
         shop.preview(text)
@@ -263,7 +263,7 @@ def test_a_check_that_comes_with_the_commit_comes_before_it(shop: Shop) -> None:
     assert shop.ask("SELECT c FROM late") == [(77,)]
 
 
-def test_a_commit_that_the_server_did_not_do_is_told_as_such(shop: Shop) -> None:
+def test_a_commit_that_the_server_did_not_do_is_reported_as_such(shop: Shop) -> None:
     with shop.begin(CHANGE) as session:
         shop.ask(f"SELECT pg_terminate_backend({session.result.transaction.backend})", url=shop.admin)
         with pytest.raises(CommitFailedError, match="not committed"):

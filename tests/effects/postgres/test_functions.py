@@ -586,7 +586,9 @@ def test_without_the_right_to_make_temporary_things_names_are_looked_at(shop: Sh
         ("extension:no_such", ""),
     ],
 )
-def test_an_entry_that_names_no_function_is_told_with_the_closest_one(shop: Shop, entry: str, closest: str) -> None:
+def test_an_entry_that_names_no_function_is_reported_with_the_closest_function(
+    shop: Shop, entry: str, closest: str
+) -> None:
     shop.ask("CREATE FUNCTION net_price(integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $1'")
     shop.ask("CREATE FUNCTION other() RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1'")
     shop.allow("public.other", entry)

@@ -105,7 +105,7 @@ def test_rows_that_a_late_trigger_deletes_are_followed_and_told_as_destroyed(sho
 
 
 @pytest.mark.req("PX-29")
-def test_triggers_that_put_off_one_another_for_ever_are_refused(shop: Shop) -> None:
+def test_triggers_that_defer_each_other_without_end_are_refused(shop: Shop) -> None:
     shop.ask(LATE.format(body="SET CONSTRAINTS ALL DEFERRED; INSERT INTO log VALUES ('again');"))
     shop.allow("public.late")
     before = shop.dump()
@@ -189,7 +189,7 @@ def test_a_function_cannot_make_the_commit_less_durable(shop: Shop) -> None:
         "WITH a AS (WITH b AS (SELECT evil() AS n) SELECT n FROM b) UPDATE customers SET city = 'x' FROM a",
     ],
 )
-def test_rows_that_a_function_deletes_are_told_as_destroyed(shop: Shop, text: str) -> None:
+def test_rows_that_a_function_deletes_are_reported_as_destroyed(shop: Shop, text: str) -> None:
     shop.ask(EVIL)
     shop.allow("public.evil", "public.opens()")
     (action,) = shop.preview(text).actions
@@ -241,7 +241,7 @@ def test_a_reader_is_in_the_way_of_what_is_about_to_be_done_and_not_of_a_look(sh
 
 
 @pytest.mark.req("PX-29")
-def test_a_value_that_is_too_large_for_this_process_is_told_so(shop: Shop, tmp_path: Path) -> None:
+def test_a_value_that_is_too_large_for_this_process_is_reported_as_such(shop: Shop, tmp_path: Path) -> None:
     with make_host(tmp_path / "small", replace(QUOTAS, memory_bytes=64 << 20)) as small:
         shop.engine = PostgresEngine(lambda: small, "task-1", lambda: False)
         with pytest.raises(EnvironmentFailureError) as failed:
@@ -251,7 +251,7 @@ def test_a_value_that_is_too_large_for_this_process_is_told_so(shop: Shop, tmp_p
 
 
 @pytest.mark.req("PX-29")
-def test_a_server_that_hangs_while_a_number_is_made_to_last_is_told_so(shop: Shop) -> None:
+def test_a_server_that_hangs_while_a_transaction_number_is_made_durable_is_reported_as_timed_out(shop: Shop) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:  # whoever connects waits for ever
         server = shop.find(f"postgresql://u:p@127.0.0.1:{mute.getsockname()[1]}/shop?sslmode=disable")
         with pytest.raises(EnvironmentFailureError) as failed:
@@ -291,7 +291,7 @@ EXACTLY = (
         "DELETE FROM odd",
     ],
 )
-def test_what_a_cast_to_text_would_lose_is_given_back(shop: Shop, change: str) -> None:
+def test_values_that_a_cast_to_text_would_lose_are_restored(shop: Shop, change: str) -> None:
     shop.ask(ODD)
     before = shop.ask(EXACTLY)
     done = shop.apply(change)

@@ -228,7 +228,7 @@ def test_a_table_that_only_a_named_function_changes_is_locked_in_a_second_attemp
 
 
 @pytest.mark.req("PV-05")
-def test_rows_given_back_are_locked_first_too(shop: Shop) -> None:
+def test_rows_are_locked_before_an_undo_restores_them_too(shop: Shop) -> None:
     done = shop.apply(BOTH)
     assert done.images is not None
     shop.allow(lock_timeout_seconds=1)

@@ -167,14 +167,14 @@ def test_a_password_that_is_wrong_is_not_told(shop: Shop) -> None:
     assert "rejected the user or the password" in problem.what
 
 
-def test_a_server_that_is_not_there_is_said_to_be_so(shop: Shop, tmp_path: Path) -> None:
+def test_a_missing_server_is_reported_as_missing(shop: Shop, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     for url in (f"postgresql://u:{SECRET}@127.0.0.1:{port}/d", f"postgresql://u:{SECRET}@/d?host={tmp_path}"):
         assert "no server answers at this address" in refused_by(shop, url).what
 
 
-def test_a_database_that_is_not_there_is_said_to_be_so(shop: Shop) -> None:
+def test_a_missing_database_is_reported_as_missing(shop: Shop) -> None:
     url = shop.url.replace(shop.admin.partition("@/")[2].partition("?")[0], "no_such_database")
     assert "no such database" in refused_by(shop, url.replace(shop.password, SECRET)).what
 

@@ -188,14 +188,14 @@ def test_statements_are_of_these_kinds(subtests: pytest.Subtests) -> None:
         ("CREATE TABLE a (b int, c int)", ("a",), ()),
     ],
 )
-def test_what_a_statement_is_about_is_told_by_its_names(
+def test_the_names_in_a_statement_show_which_objects_it_is_about(
     text: str, named: tuple[str, ...], empties: tuple[tuple[str, ...], ...]
 ) -> None:
     (one,) = analyse(text)
     assert (one.named, one.empties) == (named, empties)
 
 
-def test_a_word_that_begins_no_statement_is_told_with_those_that_do() -> None:
+def test_a_word_that_begins_no_statement_is_reported_with_the_words_that_do() -> None:
     with pytest.raises(RefusedError, match="no statement that is known here") as refused:
         analyse("UPDAT t SET a = 1")
     assert "UPDATE" in refused.value.next_step

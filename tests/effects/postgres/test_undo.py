@@ -132,7 +132,7 @@ def test_a_key_that_was_changed_goes_back_though_something_else_in_the_row_is_un
 
 
 @pytest.mark.req("PX-20")
-def test_rows_that_could_not_be_given_back_are_said_to_be_so_before(shop: Shop) -> None:
+def test_the_preview_reports_rows_that_could_not_be_restored(shop: Shop) -> None:
     """Two rows have changed what is unique in them with each other: neither can be set back before the other."""
     shop.ask("CREATE TABLE pairs (id integer PRIMARY KEY, u text UNIQUE); INSERT INTO pairs VALUES (1, 'a'), (2, 'b')")
     before = shop.dump()
@@ -334,7 +334,7 @@ MAKING: Final = (
         ),
     ],
 )
-def test_what_cannot_be_taken_back_is_said_before(shop: Shop, made: str, text: str, words: str) -> None:
+def test_the_preview_reports_changes_that_cannot_be_undone(shop: Shop, made: str, text: str, words: str) -> None:
     if made:
         shop.ask(made)
     shop.allow("public.noted", "public.hidden")
@@ -363,7 +363,7 @@ def test_changes_that_a_function_hides_are_seen_and_go_back(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-20")
-def test_a_table_of_somebody_else_is_changed_but_not_taken_back(shop: Shop) -> None:
+def test_a_change_to_a_table_of_another_role_is_made_but_cannot_be_undone(shop: Shop) -> None:
     shop.ask("CREATE TABLE theirs (id integer PRIMARY KEY); GRANT ALL ON theirs TO PUBLIC", url=shop.admin)
     assert "does not belong to the role" in shop.preview("INSERT INTO theirs VALUES (1)").actions[0].irreversible
 

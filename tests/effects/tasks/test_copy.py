@@ -135,7 +135,7 @@ def test_a_source_that_changes_while_it_is_copied_is_refused(
 
 
 @pytest.mark.req("FX-07")
-def test_a_copy_never_carries_the_right_to_run_as_somebody_else(place: Place) -> None:
+def test_a_copy_never_carries_the_right_to_run_as_another_user(place: Place) -> None:
     source, target = place.file("a", mode=0o6755), place.there / "b"
     place.run("FILE_COPY", source_path=source, destination_path=target)
     assert target.stat().st_mode & 0o7777 == 0o755

@@ -56,7 +56,7 @@ def test_a_deleted_file_comes_back_with_content_mode_times_and_attributes(place:
 
 @only_root
 @pytest.mark.req("FX-08")
-def test_the_owner_comes_back_and_with_him_the_right_to_run_as_him(place: Place) -> None:
+def test_the_owner_is_restored_and_with_it_the_right_to_run_as_the_owner(place: Place) -> None:
     source = place.file("a", b"program")
     os.chown(source, 12345, 54321)
     source.chmod(0o4755)
@@ -66,7 +66,7 @@ def test_the_owner_comes_back_and_with_him_the_right_to_run_as_him(place: Place)
     assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (12345, 54321, 0o4755)
 
 
-def test_where_the_owner_cannot_be_given_back_the_file_comes_back_without_the_right_to_run_as_him(
+def test_a_file_whose_owner_cannot_be_restored_is_restored_without_the_right_to_run_as_the_owner(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = place.file("a", b"program", 0o4755)
@@ -149,7 +149,7 @@ def test_one_snapshot_can_be_restored_to_many_places(place: Place) -> None:
     assert {path.read_bytes() for path in place.there.iterdir()} == {b"again and again"}
 
 
-def test_a_snapshot_that_goes_bad_on_the_way_is_not_given_back(place: Place) -> None:
+def test_a_snapshot_that_is_damaged_before_the_restore_is_not_restored(place: Place) -> None:
     source = place.file("a", b"good")
     recovery = place.run("FILE_DELETE", source_path=source)["undo_metadata"]["recovery"]
     work = place.work("FILE_RESTORE", {"recovery": recovery, "destination_path": str(source)}, {}, {})
@@ -161,7 +161,7 @@ def test_a_snapshot_that_goes_bad_on_the_way_is_not_given_back(place: Place) -> 
     assert world(place.here) == {}
 
 
-def test_a_host_that_forgets_what_the_restore_needs_is_told(place: Place) -> None:
+def test_a_host_that_omits_what_the_restore_needs_gets_a_usage_error(place: Place) -> None:
     source = place.file("a")
     recovery = place.run("FILE_DELETE", source_path=source)["undo_metadata"]["recovery"]
     work = place.work("FILE_RESTORE", {"recovery": recovery, "destination_path": str(source)}, {}, {})

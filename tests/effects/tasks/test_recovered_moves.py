@@ -40,7 +40,7 @@ def test_a_file_that_is_nowhere_is_reported_and_not_guessed(place: Place, a: Pat
     assert "remit recover" in caught.value.next_step
 
 
-def test_a_move_is_not_taken_back_over_a_new_file(place: Place, a: Path) -> None:
+def test_a_move_is_not_undone_over_a_new_file(place: Place, a: Path) -> None:
     work = transfer(place)
     killed_at(place, work, "effect.moved")
     a.write_bytes(b"new")
@@ -112,7 +112,7 @@ def test_a_strangers_file_with_the_same_bytes_does_not_cost_the_source_of_a_move
 
 
 @only_root
-def test_a_file_moved_across_and_taken_further_by_somebody_was_moved(two_disks: Place) -> None:
+def test_a_file_moved_across_disks_and_then_moved_on_by_another_process_counts_as_moved(two_disks: Place) -> None:
     a = two_disks.file("a", CONTENT)
     work = transfer(two_disks)
     notes = killed_at(two_disks, work, "effect.removed")
@@ -148,7 +148,9 @@ def test_two_saves_in_the_instant_of_a_rename_are_a_failure_that_says_where_the_
 
 @only_root
 @BOTH
-def test_a_source_that_somebody_removed_does_not_cost_the_file_at_its_destination(two_disks: Place, call: str) -> None:
+def test_a_source_that_another_process_removed_does_not_cost_the_file_at_its_destination(
+    two_disks: Place, call: str
+) -> None:
     a = two_disks.file("a", CONTENT)
     work = transfer(two_disks)
     notes = killed_at(two_disks, work, "effect.published")

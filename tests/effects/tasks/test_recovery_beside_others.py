@@ -172,7 +172,7 @@ def test_a_file_that_was_made_and_edited_since_was_made_and_is_not_removed(
 @BOTH
 @pytest.mark.parametrize("capability_id", ["FILE_COPY", "FILE_RESTORE"])
 @pytest.mark.parametrize("point", ["", "effect.part_synced", "effect.published"])
-def test_a_strangers_file_with_the_same_bytes_at_the_destination_is_his(
+def test_a_file_of_another_process_with_the_same_bytes_at_the_destination_is_left_alone(
     place: Place, a: Path, capability_id: str, point: str, call: str
 ) -> None:
     work, made = making(place, a, capability_id)
