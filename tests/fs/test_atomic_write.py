@@ -295,7 +295,7 @@ def test_all_bytes_reach_the_disk_before_the_first_name_and_the_names_before_the
     assert f"<{folder}>" in lines[-1], "the last fsync is that of the folder"
 
 
-def test_a_descriptor_that_cannot_be_synced_is_told_by_the_sync_alone() -> None:
+def test_a_descriptor_that_cannot_be_synced_fails_only_in_the_sync() -> None:
     reading, writing = os.pipe()
     try:
         start_writing(writing)

@@ -69,7 +69,7 @@ def test_each_takes_the_name_of_one_file_only(folder: int, name: str) -> None:
 
 @only_root
 @pytest.mark.req("PX-22")
-def test_a_disk_that_may_not_be_written_to_is_said_to_deny(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_reported_as_permission_denied(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "64k") as disk:
         for name in ("a", "b"):
             (disk / name).write_bytes(b"")
@@ -145,7 +145,7 @@ for pair in pairs:
 
 @only_root
 @pytest.mark.req("PX-22", "PX-34")
-def test_whether_a_folder_can_be_written_to_is_told_for_the_one_who_acts(tmp_path: Path) -> None:
+def test_whether_a_folder_can_be_written_to_is_decided_for_the_effective_user(tmp_path: Path) -> None:
     """By effective ids: the process was started by root and acts as nobody."""
     modes = {"open": 0o777, "closed": 0o755, "not to be entered": 0o776}
     for name, mode in modes.items():

@@ -126,7 +126,7 @@ def test_a_mount_point_inside_a_base_is_refused(base: int, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", [("none",), ("none", "file"), ("sub", "none")])
-def test_what_is_not_there_is_said_to_be_missing(base: int, path: tuple[str, ...]) -> None:
+def test_a_missing_path_is_reported_as_missing(base: int, path: tuple[str, ...]) -> None:
     refused = refusal(base, *path)
     assert (refused.reason, "does not exist" in refused.what) == (Reason.FILE_MISSING, True)
 
@@ -168,7 +168,7 @@ def test_a_rename_never_replaces(base: int, tmp_path: Path, taken: str) -> None:
 
 
 @only_root
-def test_a_rename_between_filesystems_is_told_apart(base: int, tmp_path: Path) -> None:
+def test_a_rename_between_filesystems_raises_an_error_of_its_own(base: int, tmp_path: Path) -> None:
     with small_disk(tmp_path / "mounted", "64k") as disk:
         other = beneath.open_base(str(disk))
         folder = beneath.open_folder(base, ["sub"])

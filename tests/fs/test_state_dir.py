@@ -138,7 +138,7 @@ def test_a_private_folder_is_accepted_and_an_open_one_is_not(tmp_path: Path) -> 
             require_private(folder, what="the folder")
 
 
-def test_what_is_missing_or_behind_a_file_is_told_apart(tmp_path: Path) -> None:
+def test_a_missing_folder_is_distinguished_from_a_path_below_a_file(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailureError, match="the folder is missing") as missing:
         require_private(tmp_path / "nowhere", what="the folder")
     assert missing.value.reason is Reason.STATE_MISSING
@@ -148,7 +148,9 @@ def test_what_is_missing_or_behind_a_file_is_told_apart(tmp_path: Path) -> None:
     assert wrong.value.reason is Reason.STATE_UNSAFE
 
 
-def test_a_state_below_somebody_elses_closed_folder_is_refused_by_its_owner(root: Path, tmp_path: Path) -> None:
+def test_a_state_directory_below_a_closed_folder_of_another_user_is_refused_and_the_owner_named(
+    root: Path, tmp_path: Path
+) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can look with somebody else's eyes")
     closed = tmp_path / "closed"

@@ -41,7 +41,7 @@ def test_it_says_what_stat_says_and_when_the_file_was_made(tmp_path: Path, folde
         os.close(opened)
 
 
-def test_a_time_before_1970_is_told_as_stat_tells_it(tmp_path: Path, folder: int) -> None:
+def test_a_time_before_1970_is_reported_as_stat_reports_it(tmp_path: Path, folder: int) -> None:
     os.utime(tmp_path / "file", ns=(0, -1_500_000_000))
     assert statx.stat_with_birth(folder, "file")[3] == (tmp_path / "file").stat().st_mtime_ns == -1_500_000_000
 
@@ -52,7 +52,9 @@ def test_a_name_that_nothing_has_is_an_error_of_the_system(folder: int) -> None:
 
 
 @pytest.mark.parametrize("number", [-1, 100_000])
-def test_without_the_call_all_but_the_birth_is_told(folder: int, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_without_the_system_call_all_but_the_birth_is_reported(
+    folder: int, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     """A machine whose number for it is not known, and a kernel that does not know the number."""
     told = statx.stat_with_birth(folder, "file")
     opened = os.open("file", os.O_RDONLY, dir_fd=folder)
@@ -63,7 +65,7 @@ def test_without_the_call_all_but_the_birth_is_told(folder: int, monkeypatch: py
         os.close(opened)
 
 
-def test_a_birth_that_only_one_look_was_told_does_not_make_two_files_of_one(folder: int) -> None:
+def test_a_birth_time_that_only_one_inspection_knows_does_not_make_two_files_of_one(folder: int) -> None:
     seen = beneath.inspect_file(folder, "file")
     assert seen.birth_ns > 0
     assert seen.is_file(seen._replace(birth_ns=0))
