@@ -115,7 +115,7 @@ def test_at_agent_02_confirm_required_before_impactful_sim(office: Office) -> No
 
 
 @pytest.mark.req("AC-15")
-def test_at_agent_02_twin_an_impactful_one_that_needs_no_yes_is_noticed(
+def test_at_agent_02_twin_an_impactful_one_that_needs_no_confirmation_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gates, "needs_confirmation", lambda _: False)
@@ -142,7 +142,7 @@ def test_at_agent_03_access_deny_fail_closed(office: Office) -> None:
 
 
 @pytest.mark.req("AC-15", "AC-07")
-def test_at_agent_03_twin_a_gate_that_lets_everybody_in_is_noticed(
+def test_at_agent_03_twin_a_gate_that_admits_every_user_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = gates.decide
@@ -296,7 +296,7 @@ def test_at_agent_12_missing_simulation_never_calls_simulation_executor(office: 
 
 
 @pytest.mark.req("AC-15", "AC-04")
-def test_at_agent_12_twin_a_core_that_dispatches_all_the_same_is_noticed(
+def test_at_agent_12_twin_a_core_that_dispatches_nevertheless_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch, calls: Calls
 ) -> None:
     monkeypatch.setattr(core, "ALLOWED_OR_LATER", frozenset({"ESCALATED"}))

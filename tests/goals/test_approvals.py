@@ -20,7 +20,7 @@ def waiting(office: Office) -> str:
 
 
 @pytest.mark.req("AC-06")
-def test_it_waits_and_goes_on_once_somebody_else_has_approved(office: Office) -> None:
+def test_a_goal_waits_and_continues_once_another_person_has_approved(office: Office) -> None:
     correlation = waiting(office)
     assert (
         office.goals.answer(correlation, "yes", user="leo", tenant=TENANT).outcome.reason_code == "ACCESS_AP_REQUIRED"
@@ -42,7 +42,7 @@ def test_it_waits_and_goes_on_once_somebody_else_has_approved(office: Office) ->
 
 
 @pytest.mark.req("AC-06")
-def test_a_no_is_a_no_and_the_first_answer_counts(desk: Office) -> None:
+def test_a_denied_goal_does_not_run_and_the_first_decision_is_final(desk: Office) -> None:
     correlation = waiting(desk)
     desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=False, reason="not today")
     with pytest.raises(RefusedError) as second:
@@ -55,7 +55,7 @@ def test_a_no_is_a_no_and_the_first_answer_counts(desk: Office) -> None:
 
 
 @pytest.mark.req("AC-06")
-def test_whoever_asks_cannot_approve(desk: Office) -> None:
+def test_the_user_who_asks_cannot_approve(desk: Office) -> None:
     correlation = waiting(desk)
     for who in (Person("os:leo"), Person("os:root", "leo")):
         with pytest.raises(RefusedError) as refused:
@@ -83,7 +83,7 @@ IN_TIME, TOO_LATE = timedelta(minutes=9), timedelta(minutes=11)
 
 
 @pytest.mark.req("AC-06", "AC-13")
-def test_an_approval_that_was_asked_for_too_long_ago_does_not_count(office: Office, clock: MovableClock) -> None:
+def test_an_approval_that_was_requested_too_long_ago_is_not_valid(office: Office, clock: MovableClock) -> None:
     correlation = waiting(office)
     clock.offset = IN_TIME
     office.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
@@ -109,7 +109,7 @@ def test_an_approval_counts_until_its_time_is_over(desk: Office, clock: MovableC
 
 
 @pytest.mark.req("AC-06")
-def test_what_nobody_approved_in_time_is_over(desk: Office, clock: MovableClock) -> None:
+def test_a_goal_that_no_person_approved_in_time_is_refused(desk: Office, clock: MovableClock) -> None:
     correlation = waiting(desk)
     assert [each.correlation_id for each in list_waiting_goals(desk.workspace)] == [correlation]
     clock.offset = TOO_LATE

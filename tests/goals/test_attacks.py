@@ -113,7 +113,9 @@ def test_what_changes_while_it_is_made_ready_counts(
 
 
 @pytest.mark.req("AC-07", "AC-08")
-def test_whoever_is_refused_late_gets_what_came_of_it(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_whose_request_is_refused_late_receives_the_outcome(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two ask for the same; the rules change after the first has begun, and before the second is judged."""
     correlation, envelope = decided(desk, monkeypatch)
     judged = SimulationOperation.decide
@@ -132,7 +134,9 @@ def test_whoever_is_refused_late_gets_what_came_of_it(desk: Office, monkeypatch:
     assert len(rounds) == 2
 
 
-def test_what_cannot_be_settled_is_told_and_stays(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_goal_that_cannot_be_recovered_is_reported_and_stays_dispatched(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reply = desk.ask("archive the note one")
     with dying(monkeypatch, "verify_effect"):
         desk.answer(reply)
@@ -159,7 +163,7 @@ def test_a_forged_dispatch_does_not_end_the_real_one(desk: Office, monkeypatch: 
 
 
 @pytest.mark.req("AC-07", "AC-13")
-def test_a_decision_that_nobody_signed_is_not_dispatched(desk: Office) -> None:
+def test_an_unsigned_decision_is_not_dispatched(desk: Office) -> None:
     """By somebody who can write to the database and has no key: a second decision, slipped in before the last event."""
     done = desk.done("archive the note one")
     _slip_in(desk, done.goal.correlation_id, {"note": "two"})
@@ -197,7 +201,7 @@ def test_a_number_is_decided_on_as_it_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("AC-14")
-def test_of_many_that_take_a_goal_back_at_once_one_does(tmp_path: Path) -> None:
+def test_of_many_rollbacks_of_one_goal_at_once_one_succeeds(tmp_path: Path) -> None:
     """A compensation is an action of its own: twice would be twice."""
     desk = Office(tmp_path, simulations=(*SIMULATIONS[:4], COMPENSATE))
     done = desk.done("copy the form as mine")
@@ -217,7 +221,7 @@ def test_of_many_that_take_a_goal_back_at_once_one_does(tmp_path: Path) -> None:
     desk.close()
 
 
-def test_while_one_takes_it_back_another_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_one_rollback_runs_another_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Office(tmp_path, simulations=(*SIMULATIONS[:4], COMPENSATE))
     done = desk.done("copy the form as mine")
     first, second = (desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(2))
@@ -243,7 +247,7 @@ def test_an_undo_cannot_be_put_back_by_an_undo(tmp_path: Path) -> None:
     desk.close()
 
 
-def test_what_is_no_request_to_take_back_is_refused(desk: Office) -> None:
+def test_a_malformed_rollback_request_is_refused(desk: Office) -> None:
     done = desk.done("archive the note one")
     odd: list[dict[str, Any]] = [
         {"language": "!!"},
@@ -434,7 +438,7 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
         database.execute("UPDATE agent_execution_current SET event = 'ACCESS_ALLOWED'")
 
 
-def test_settings_that_are_gone_are_said_to_be(desk: Office) -> None:
+def test_a_missing_configuration_file_is_reported(desk: Office) -> None:
     settings = desk.root / "remit.yaml"
     kept = settings.read_bytes()
     for what in ("gone", "folder", "pipe"):

@@ -51,7 +51,7 @@ def todos(office: Office) -> list[str]:
 
 
 @pytest.mark.req("AC-20", "AC-24")
-def test_a_query_takes_a_hostile_value_as_a_value_and_is_taken_back(desk: Office) -> None:
+def test_a_query_uses_a_hostile_value_as_a_value_and_is_rolled_back(desk: Office) -> None:
     done = desk.done(f"remember {TITLE}")
     assert done.outcome.reason_code == "SIMULATION_SUCCEEDED", done.outcome
     assert todos(desk) == [TITLE]
@@ -61,7 +61,7 @@ def test_a_query_takes_a_hostile_value_as_a_value_and_is_taken_back(desk: Office
 
 
 @pytest.mark.req("AC-12", "AC-22")
-def test_what_its_own_door_refuses_is_refused_with_its_words(desk: Office) -> None:
+def test_an_action_that_its_operation_refuses_is_refused_with_the_words_of_the_operation(desk: Office) -> None:
     reply = desk.done("archive the note missing")
     assert reply.outcome.reason_code == "SIMULATION_REFUSED"
     simulated = reply.outcome.simulation_outcome
@@ -107,7 +107,7 @@ def test_an_irreversible_plan_runs_once_it_was_confirmed(tmp_path: Path) -> None
 
 
 @pytest.mark.req("AC-14", "AC-22")
-def test_a_way_back_that_is_refused_says_why(desk: Office) -> None:
+def test_a_rollback_that_fails_says_why(desk: Office) -> None:
     done = desk.done("archive the note one")
     (desk.root / "archive" / "one.txt").write_text("changed since\n")
     back = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant="acme")
@@ -157,7 +157,7 @@ def test_a_simulation_that_reads_answers_with_rows_which_the_ledger_does_not_kee
     office.close()
 
 
-def test_a_query_for_a_database_that_nobody_named_is_found_before_anybody_asks(tmp_path: Path) -> None:
+def test_a_query_for_a_database_that_is_not_configured_is_found_before_the_first_goal(tmp_path: Path) -> None:
     with pytest.raises(RefusedError) as refused:
         Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, ADD, UNDO), policy=POLICY)
     assert "has no connection 'list'" in refused.value.what

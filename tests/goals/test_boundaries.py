@@ -143,7 +143,9 @@ def test_even_the_executor_writes_but_the_claim_more(desk: Office, seen: Seen) -
 
 
 @pytest.mark.req("AC-18")
-def test_a_core_that_writes_elsewhere_would_be_seen(desk: Office, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_core_that_writes_to_other_tables_would_be_seen(
+    desk: Office, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = record_decision
 
     def also_elsewhere(batch: Any, *given: Any) -> Any:

@@ -70,7 +70,7 @@ def test_a_thread_is_read_once_and_is_of_its_own_tenant(desk: Office, monkeypatc
 
 
 @pytest.mark.req("AC-25")
-def test_what_was_said_is_read_once_a_cycle(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_words_of_the_user_are_read_only_in_the_first_cycle(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no second look at the input: later cycles of a goal go by its packet."""
     heard: list[str] = []
     real = finder_words.read

@@ -132,7 +132,7 @@ def test_a_confirmation_that_is_missing_ambiguous_refused_or_late_has_its_code(c
 
 
 @pytest.mark.req("AC-12", "AC-05")
-def test_a_yes_that_comes_with_the_goal_answers_no_question(cell: Cell) -> None:
+def test_a_confirmation_that_comes_with_the_goal_is_not_accepted(cell: Cell) -> None:
     """Nobody can have read what he says yes to."""
     outcome = cell.new(confirm_state={"status": "ANSWERED", "answer": "yes"})
     assert outcome.reason_code == "CONFIRMATION_REQUIRED"
@@ -155,7 +155,9 @@ def test_access_denied_unapproved_or_inactive_has_its_code(cell: Cell) -> None:
 
 
 @pytest.mark.req("AC-12", "AC-14")
-def test_an_impactful_one_without_a_way_back_has_its_code(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impactful_simulation_without_a_rollback_has_its_own_reason_code(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loader refuses such a catalogue. Were it to let one through, the gate would not."""
     monkeypatch.setattr("remit.goals.catalogue.catalogue.check_definitions", lambda *_: ())
     office.write_catalogue({**ARCHIVE, "rollback": None}, *SIMULATIONS[1:])
@@ -344,7 +346,7 @@ BREAKS: Final[dict[str, tuple[str, Any]]] = {
 
 
 @pytest.mark.req("AC-12", "AC-06")
-def test_an_engine_that_fails_lets_nobody_through(cell: Cell) -> None:
+def test_an_engine_that_fails_lets_no_goal_through(cell: Cell) -> None:
     office = cell.office
     kept = {name: (office.root / name).read_bytes() for name in ("access.cedar", "simulations.json", "remit.yaml")}
     pings = json.loads(goal_bytes(office.ask("are you there").goal))
@@ -383,7 +385,7 @@ def test_a_catalogue_that_breaks_while_a_goal_waits_stops_it(cell: Cell) -> None
 
 
 @pytest.mark.req("AC-12")
-def test_a_tenant_that_nobody_named_gets_no_chain_of_its_own(cell: Cell) -> None:
+def test_a_tenant_that_is_not_configured_gets_no_chain_of_its_own(cell: Cell) -> None:
     reply = cell.office.ask("are you there", tenant="made-up")
     assert reply.outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
     assert cell.office.count("SELECT count(*) FROM ledger_entries WHERE tenant_id = 'made-up'") == 0

@@ -115,7 +115,7 @@ FORGED: Final[dict[str, Any]] = {
 
 
 @pytest.mark.req("AC-07", "AC-08")
-def test_an_envelope_that_nobody_decided_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_envelope_without_a_decision_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     correlation, envelope = decided(office, monkeypatch)
     assert set(FORGED) == set(envelope.tree())
     for name, value in FORGED.items():
@@ -154,7 +154,7 @@ def test_a_confirmation_is_for_its_own_step(office: Office, monkeypatch: pytest.
 
 
 @pytest.mark.req("AC-05", "AC-07")
-def test_a_yes_that_was_left_lying_is_no_yes_any_more(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_confirmation_that_is_not_used_in_time_expires(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     correlation, envelope = decided(office, monkeypatch)
     clock: Any = office.clock
     clock.offset = timedelta(minutes=11)
@@ -165,7 +165,9 @@ def test_a_yes_that_was_left_lying_is_no_yes_any_more(office: Office, monkeypatc
 
 
 @pytest.mark.req("AC-05")
-def test_a_no_to_what_was_let_through_and_not_begun_counts(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_can_still_refuse_a_goal_that_was_allowed_and_has_not_begun(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
     correlation, envelope = decided(office, monkeypatch)
     refused = office.goals.answer(correlation, "no", user="mia", tenant=TENANT)
     assert refused.outcome.reason_code == "CONFIRMATION_REFUSED"

@@ -34,7 +34,7 @@ def claims(office: Office) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.req("AC-14")
-def test_an_edited_claim_makes_no_undo_take_back_what_somebody_else_did(tmp_path: Path) -> None:
+def test_an_edited_claim_makes_no_rollback_reverse_the_work_of_another_tenant(tmp_path: Path) -> None:
     more = '@id("g")\npermit (principal == User::"globex/mia", action == Action::"copy_form", resource);\n'
     office = Office(tmp_path, policy=POLICY + more)
     for simulation in ("copy-form", "undo-copy"):

@@ -61,7 +61,7 @@ def test_sixteen_who_answer_at_once_do_it_once(office: Office) -> None:
 
 
 @pytest.mark.req("AC-08", "AC-10")
-def test_a_yes_and_a_no_at_once_end_in_one_of_the_two(desk: Office) -> None:
+def test_a_confirmation_and_a_refusal_at_once_end_in_one_of_the_two(desk: Office) -> None:
     reply = desk.ask("archive the note one")
     with ThreadPoolExecutor(8) as pool:
         said = ["yes", "no"] * 4
@@ -72,7 +72,7 @@ def test_a_yes_and_a_no_at_once_end_in_one_of_the_two(desk: Office) -> None:
 
 
 @pytest.mark.req("AC-08", "AC-22")
-def test_what_nobody_knows_the_end_of_is_no_failure(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_of_unknown_outcome_is_not_a_failure(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The door below has done it, and cannot say so: it stays open until somebody can."""
     reply = desk.ask("archive the note one")
     runner: Any = type(desk.goals.executor._operation.runner)  # noqa: SLF001 - nobody else can reach them

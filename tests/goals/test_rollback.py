@@ -13,7 +13,7 @@ from tests.goals.goal_office import TENANT, Office
 
 @pytest.mark.req("AC-14")
 @pytest.mark.parametrize("words", ["archive the note one", "copy the form as mine"])
-def test_what_was_done_is_taken_back_by_the_simulation_that_it_names(office: Office, words: str) -> None:
+def test_a_goal_is_rolled_back_by_the_simulation_that_it_names(office: Office, words: str) -> None:
     done = office.done(words)
     assert done.outcome.reason_code == "SIMULATION_SUCCEEDED"
     back = office.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT)
@@ -32,7 +32,7 @@ def test_what_was_done_is_taken_back_by_the_simulation_that_it_names(office: Off
 
 
 @pytest.mark.req("AC-14")
-def test_it_is_taken_back_once(desk: Office) -> None:
+def test_a_goal_is_rolled_back_once(desk: Office) -> None:
     done = desk.done("archive the note one")
     first = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT)
     second = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant=TENANT)
@@ -42,7 +42,7 @@ def test_it_is_taken_back_once(desk: Office) -> None:
 
 
 @pytest.mark.req("AC-14")
-def test_the_way_back_needs_access_too(desk: Office) -> None:
+def test_a_rollback_needs_access_too(desk: Office) -> None:
     done = desk.done("archive the note one")
     back = desk.goals.rollback(done.goal.correlation_id, user="eve", tenant=TENANT)
     assert desk.answer(back).outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
@@ -50,7 +50,7 @@ def test_the_way_back_needs_access_too(desk: Office) -> None:
 
 
 @pytest.mark.req("AC-14")
-def test_what_was_not_done_cannot_be_taken_back(desk: Office) -> None:
+def test_a_goal_that_was_not_done_cannot_be_rolled_back(desk: Office) -> None:
     refused = desk.done("archive the note one", "no")
     back = desk.goals.rollback(refused.goal.correlation_id, user="mia", tenant=TENANT)
     assert desk.answer(back).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
@@ -60,7 +60,7 @@ def test_what_was_not_done_cannot_be_taken_back(desk: Office) -> None:
 
 
 @pytest.mark.req("AC-14")
-def test_of_another_tenant_nothing_is_taken_back(desk: Office) -> None:
+def test_a_goal_of_another_tenant_cannot_be_rolled_back(desk: Office) -> None:
     done = desk.done("archive the note one")
     with pytest.raises(RefusedError):
         desk.goals.rollback(done.goal.correlation_id, user="mia", tenant="globex")

@@ -50,7 +50,7 @@ def test_the_strictest_policy_counts_in_whatever_order_they_stand(order: str) ->
     assert (refund.verdict, refund.policies) == ("DENIED", ("never",))
 
 
-def test_a_user_of_the_same_name_in_another_tenant_is_somebody_else() -> None:
+def test_a_user_of_the_same_name_in_another_tenant_is_another_user() -> None:
     policy = access()
     assert policy.decide(question(access_action="refund")).verdict == "ALLOWED"
     assert policy.decide(question(access_action="refund", tenant_id="other")).verdict == "DENIED"
@@ -68,7 +68,7 @@ def test_a_user_of_the_same_name_in_another_tenant_is_somebody_else() -> None:
         {"user_id": "acme/ann"},
     ],
 )
-def test_who_is_not_listed_is_denied_although_a_policy_permits_everybody(
+def test_a_user_who_is_not_listed_is_denied_although_a_policy_permits_every_user(
     who: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = access(ALL)
@@ -131,7 +131,7 @@ def test_a_question_that_does_not_fit_the_schema_is_denied(subtests: pytest.Subt
 @pytest.mark.parametrize(
     "files", [{}, {"empty.cedar": ""}, {"comment.cedar": "// permit(principal, action, resource);"}]
 )
-def test_without_a_policy_everybody_is_denied(files: dict[str, str]) -> None:
+def test_without_a_policy_every_user_is_denied(files: dict[str, str]) -> None:
     assert access(files=files).decide(question()).verdict == "DENIED"
 
 

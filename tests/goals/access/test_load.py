@@ -116,7 +116,7 @@ def test_without_an_action_in_the_catalogue_no_policy_fits() -> None:
     assert "none" in caught.value.next_step
 
 
-def test_comments_and_strings_may_hold_what_elsewhere_means_something() -> None:
+def test_comments_and_strings_may_contain_characters_of_the_syntax() -> None:
     text = f'// ( [ {{ " ; \n@id("x") @description(")]}} ; // \\" ({"(" * 99}") permit{ANY} // " ( \n when {{ true }};'
     assert access(text).decide(question()).policies == ("x",)
     assert [found.line for found in split_policies("f", f"\r\n\r{text}\n{ALL}")] == [4, 6]

@@ -62,7 +62,9 @@ def test_what_a_decision_depends_on_is_in_the_digest_and_what_it_does_not_is_not
 
 
 @pytest.mark.req("AC-13")
-def test_another_engine_is_told_and_keeps_the_name_of_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_engine_version_is_reported_and_keeps_the_reference_of_the_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     policy = access()
     monkeypatch.setattr("remit.goals.access.policy.engine_version", lambda: "cedarpy 99.0.0")
     again = AccessPolicy.from_document(policy.document())

@@ -15,7 +15,7 @@ from tests.goals.catalogue.simulations import BUY, MOVE, NOTE, REFUND, UNDO, cha
 EUR: Any = {"value": "12.50", "currency": "EUR"}
 
 
-def test_each_kind_of_binding_becomes_an_action_that_its_door_reads() -> None:
+def test_each_kind_of_binding_becomes_an_action_that_its_operation_reads() -> None:
     task = fill(simulation(MOVE), {"name": "may"})
     assert isinstance(task, TaskAction)
     manifest = TaskManifest.from_tree(task.manifest("t"))

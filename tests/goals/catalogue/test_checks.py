@@ -32,7 +32,7 @@ def said(found: list[CatalogueFinding], simulation_id: str) -> list[tuple[str, s
     return [(each.field, each.what) for each in found if each.simulation == simulation_id]
 
 
-def test_the_catalogue_of_these_tests_has_nothing_to_mend(tmp_path: Path) -> None:
+def test_the_catalogue_of_these_tests_has_nothing_to_fix(tmp_path: Path) -> None:
     assert raw_findings(tmp_path, *ALL) == []
 
 
@@ -60,7 +60,7 @@ ROLLBACKS = [
 
 
 @pytest.mark.req("AC-14")
-def test_what_changes_something_names_what_takes_it_back(tmp_path: Path) -> None:
+def test_a_simulation_that_changes_something_names_its_rollback(tmp_path: Path) -> None:
     for tree, what in ROLLBACKS:
         found = said(findings(tmp_path, tree), tree["id"])
         assert [field for field, text in found if what in text] == ["rollback"], (tree["id"], what, found)
@@ -113,7 +113,7 @@ def test_phrases_that_could_not_be_understood_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("AC-08")
-def test_phrases_of_a_language_in_which_nobody_could_confirm_are_found(tmp_path: Path) -> None:
+def test_phrases_of_a_language_without_words_to_confirm_are_found(tmp_path: Path) -> None:
     latin = {"la": ["redde pecuniam {order_id}"], "de-AT": ["erstatte {order_id}"], "zh-Hant-TW": ["退款 {order_id}"]}
     [(field, what)] = said(findings(tmp_path, changed(REFUND, phrases=latin)), "refund-order")
     assert (field, "no words for yes and no in la" in what) == ("phrases.la", True)
@@ -133,7 +133,7 @@ def test_fields_that_cannot_work_are_found(tmp_path: Path) -> None:
     assert [field for field, _ in said(findings(tmp_path, more), UNDO["id"])] == ["fields"]
 
 
-def test_two_with_one_id_and_an_action_that_its_door_would_refuse(tmp_path: Path) -> None:
+def test_a_repeated_id_and_an_action_that_its_operation_would_refuse_are_found(tmp_path: Path) -> None:
     again = changed(LOOKUP, phrases={"en": ["tell me about {order_id}"]})
     assert [each.field for each in raw_findings(tmp_path, *ALL, again)] == ["id", "id"]
     click = changed(BUY, binding__action={"type": "click", "target": "https://shop.example/"})

@@ -61,7 +61,7 @@ def refused(call: Any, *arguments: Any, **named: Any) -> Reason:
 
 
 @pytest.mark.req("AC-18")
-def test_what_stands_promoted_is_told_apart_and_the_next_step_is_for_the_tenant(desk: Desk) -> None:
+def test_the_status_separates_active_changed_and_missing_simulations_and_next_steps_name_the_tenant(desk: Desk) -> None:
     desk.promote()
     desk.promotion.promote("undo-file-report", tenant_id="acme", who=ANN)
     desk.promotion.promote("look-up-order", tenant_id="acme", who=ANN)
@@ -108,7 +108,7 @@ def test_a_simulation_goes_from_draft_to_active_to_retired_and_back_for_one_tena
 
 
 @pytest.mark.req("AC-18")
-def test_only_a_person_promotes_and_only_what_he_has_read(desk: Desk) -> None:
+def test_only_a_person_promotes_and_only_what_the_person_has_read(desk: Desk) -> None:
     for nobody in (None, "os:ann", object(), {"id": "os:ann"}):
         for change in (desk.promotion.promote, desk.promotion.retire):
             assert refused(change, ID, tenant_id="acme", who=nobody) is Reason.PERMISSION_DENIED
@@ -138,7 +138,7 @@ def test_a_broken_catalogue_promotes_nothing(world: World) -> None:
 
 
 @pytest.mark.req("AC-06")
-def test_a_state_that_somebody_wrote_into_the_database_is_not_believed(desk: Desk) -> None:
+def test_a_state_that_was_written_directly_into_the_database_is_not_believed(desk: Desk) -> None:
     desk.promote()
     desk.retire()
     attacker = desk.world.attacker

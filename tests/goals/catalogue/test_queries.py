@@ -53,7 +53,7 @@ BROKEN = [
 ]
 
 
-def test_a_query_that_its_door_would_refuse_is_found_with_its_simulation_and_field(office: Office) -> None:
+def test_a_query_that_its_operation_would_refuse_is_found_with_its_simulation_and_field(office: Office) -> None:
     trees = [changed(LOOKUP, id=f"s{number}", binding__query=query) for number, (query, _) in enumerate(BROKEN)]
     found = found_in(office, *trees, *ALL)
     assert [(each.file, each.simulation, each.field) for each in found] == [
@@ -110,7 +110,7 @@ def test_without_duckdb_or_a_sandbox_a_query_is_not_called_sound(
 
 
 @pytest.mark.req("AC-18")
-def test_nobody_can_promote_a_query_that_could_never_run(office: Office) -> None:
+def test_a_query_that_could_never_run_cannot_be_promoted(office: Office) -> None:
     with pytest.raises(RefusedError, match="the engine cannot read it") as refused:
         office.promote(LOOKUP["id"])
     assert refused.value.where == "simulation look-up-order, binding.query"

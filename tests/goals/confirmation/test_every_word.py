@@ -71,7 +71,7 @@ def _written(entry: LanguageEntry, word: str) -> Iterator[str]:
 
 
 @pytest.mark.req("AC-05")
-def test_every_yes_is_taken_however_it_is_written_and_is_named_in_its_usual_spelling() -> None:
+def test_every_affirmative_word_confirms_in_each_spelling_and_is_named_in_its_usual_one() -> None:
     seen = 0
     for key, entry, word in _affirmative():
         for written in _written(entry, word):
@@ -82,7 +82,7 @@ def test_every_yes_is_taken_however_it_is_written_and_is_named_in_its_usual_spel
 
 
 @pytest.mark.req("AC-05")
-def test_a_yes_counts_in_no_language_that_does_not_list_it_too() -> None:
+def test_an_affirmative_word_confirms_only_in_languages_that_list_it() -> None:
     elsewhere = 0
     for _, _, word in _affirmative():
         for key, entry in LANGUAGES.items():
@@ -105,7 +105,7 @@ def test_every_no_refuses_and_every_doubtful_word_is_ambiguous() -> None:
 
 
 @pytest.mark.req("AC-05")
-def test_a_character_that_nobody_sees_makes_a_yes_ambiguous_wherever_it_stands() -> None:
+def test_an_invisible_character_anywhere_in_an_affirmative_word_makes_it_ambiguous() -> None:
     for key, entry, word in _affirmative():
         for at in range(len(word) + 1):
             for unseen in UNSEEN:

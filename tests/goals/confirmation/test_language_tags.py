@@ -97,7 +97,7 @@ def test_a_tag_that_leads_nowhere_makes_every_answer_ambiguous_and_names_the_lan
             assert all(key in found.why for key in LEXICON.languages())
 
 
-def test_a_prompt_is_told_in_which_direction_its_words_run() -> None:
+def test_the_words_for_a_prompt_come_with_their_writing_direction() -> None:
     hebrew, japanese = LEXICON.find_words("he-IL"), LEXICON.find_words("ja")
     assert hebrew is not None
     assert japanese is not None

@@ -98,7 +98,7 @@ def test_a_document_that_contradicts_itself_or_has_another_shape_is_refused() ->
         assert refused.value.reason is Reason.MALFORMED
 
 
-def test_a_document_in_the_hands_of_a_caller_cannot_change_the_lexicon() -> None:
+def test_a_caller_cannot_change_the_lexicon_through_its_document() -> None:
     before = copy.deepcopy(LEXICON.document())
     LEXICON.document()["languages"]["en"]["affirmative"].append("okay")
     assert LEXICON.document() == before

@@ -31,7 +31,7 @@ def why(field: str, text: str, *, answers: bool = True, **more: Any) -> str:
     return explain_unread_field(simulation(MANY), field, "en-GB", text, answers=answers, **more)
 
 
-def test_an_answer_that_does_not_fit_is_told_why() -> None:
+def test_the_hint_says_why_an_answer_does_not_fit() -> None:
     for field, text, told in (
         ("order", "17b", f"“17b” {NUMBER}"),
         ("order", "170.", "“170.” must be 99 or less"),
@@ -50,7 +50,7 @@ def test_an_answer_that_does_not_fit_is_told_why() -> None:
         assert why(field, text) == told, text
 
 
-def test_what_begins_a_goal_is_told_only_of_what_stands_where_the_field_belongs() -> None:
+def test_the_hint_for_a_new_goal_is_only_about_words_at_the_place_of_the_field() -> None:
     for field, text, told in (
         ("order", "show order 17b", f"“17b” {NUMBER}"),
         ("order", "show order 170", "“170” must be 99 or less"),
@@ -77,7 +77,7 @@ def test_no_secret_comes_back_and_nothing_long() -> None:
         assert why(field, text) == f"The value that you gave {NUMBER}", text
 
 
-def test_the_nearest_are_shown_in_whatever_language_they_were_said() -> None:
+def test_the_nearest_are_found_in_every_language_and_shown_in_the_language_of_the_user() -> None:
     def near(text: str, language: str) -> list[tuple[str, str | None]]:
         return [(each.simulation_id, each.phrase) for each in FINDER.nearest(language, text, catalogue_of())]
 

@@ -195,7 +195,7 @@ def test_a_draft_is_found_like_any_other_since_the_gates_decide() -> None:
 
 
 @pytest.mark.req("AC-04")
-def test_what_nobody_can_do_is_a_gap_with_a_short_masked_intent() -> None:
+def test_a_request_that_no_simulation_covers_is_a_gap_with_a_short_masked_intent() -> None:
     packet = found("Order me a PIZZA with password=hunter2secret and card 4111 1111 1111 1111 " + "x " * 300)
     assert kind(packet) == "missing"
     assert packet["intent"].startswith("order me a pizza")
