@@ -72,7 +72,7 @@ def test_a_release_is_refused_while_a_service_level_is_not_met(tmp_path: Path) -
 
 
 @pytest.mark.req("AC-27")
-def test_a_release_is_built_once_both_say_yes(tmp_path: Path) -> None:
+def test_a_release_is_built_once_both_gates_pass(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.program(GATE, "exit 0")
     done = project.release()

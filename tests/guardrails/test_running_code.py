@@ -54,7 +54,7 @@ def test_a_question_that_is_let_through_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.req("AC-16", "AC-14")
-def test_a_gate_that_needs_no_way_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gate_that_requires_no_rollback_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real = gates._rollback_entry  # noqa: SLF001 - the rule is broken where it stands
     monkeypatch.setattr(gates, "_rollback_entry", lambda given, known: real(given, known) or known.find("look"))
     assert "rollback" in rules(check_running_code(ROOT))
@@ -92,7 +92,7 @@ def test_a_step_without_its_refs_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.req("AC-16", "AC-14")
-def test_a_shipped_catalogue_whose_way_back_is_not_there_is_found(tmp_path: Path) -> None:
+def test_a_shipped_catalogue_whose_rollback_is_missing_is_found(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     text = """version: 1
 simulations:

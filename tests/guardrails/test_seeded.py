@@ -375,7 +375,7 @@ SHOWN: Final = {
 
 
 @pytest.mark.req("AC-16", "AC-14")
-def test_a_shown_catalogue_without_a_way_back_is_found(copied: Copied) -> None:
+def test_a_shown_catalogue_without_a_rollback_is_found(copied: Copied) -> None:
     def rules(file: str, **changes: object) -> list[str]:
         catalogue = json.dumps({"version": 1, "simulations": [{**SHOWN, **changes}]})
         text = f"# How\n\n```yaml\n{catalogue}\n```\n" if file.endswith(".md") else catalogue
