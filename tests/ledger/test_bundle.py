@@ -84,7 +84,7 @@ def test_old_bundles_still_verify_after_rotation_and_new_ones_need_the_new_key(h
     assert [(one.fault, one.seq) for one in found] == [(RecordFault.HEAD_UNKNOWN_KEY, 10)]
 
 
-def test_a_key_of_another_role_does_not_vouch_for_a_bundle(history: World) -> None:
+def test_a_key_of_another_role_does_not_verify_a_bundle(history: World) -> None:
     pem = "".join(render_public_pem(key) for key in history.keyring if key.role == "executor")
     keyring = parse_public_pem(pem.encode(), "audit", source="audit.pem")
     found = verify_bundle(io.BytesIO(export(history)), keyring, source="bundle").findings
@@ -101,7 +101,9 @@ def test_a_bundle_tells_how_many_payloads_it_discloses(history: World) -> None:
 
 
 @pytest.mark.parametrize("tenant_id,correlation_id", [("nobody", None), ("acme", "corr-9")])
-def test_nothing_to_export_is_said_so(history: World, tenant_id: str, correlation_id: str | None) -> None:
+def test_an_export_without_entries_is_refused_with_a_next_step(
+    history: World, tenant_id: str, correlation_id: str | None
+) -> None:
     with pytest.raises(RefusedError) as caught:
         export(history, tenant_id, correlation_id)
     assert caught.value.reason is Reason.STATE_MISSING

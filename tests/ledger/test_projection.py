@@ -167,7 +167,7 @@ def test_a_transition_without_evidence_is_refused_by_the_database_itself(world: 
 
 @pytest.mark.req("AC-10")
 @pytest.mark.parametrize("dialect", ["postgresql"])
-def test_evidence_from_a_temporary_table_does_not_count(world: World) -> None:
+def test_evidence_from_a_temporary_table_is_not_accepted(world: World) -> None:
     world.walk_step("acme", "one", ["PLANNED"])
     world.attacker.run("CREATE TEMPORARY TABLE agent_execution_ledger (LIKE agent_execution_ledger)")
     world.attacker.run(

@@ -64,7 +64,7 @@ def test_heads_alone_betray_a_tenant_without_entries_or_anchor(history: World) -
 
 
 @pytest.mark.parametrize("length", [0, 6])
-def test_a_tail_cut_off_with_its_old_anchor_put_back_is_named_by_a_head_kept_elsewhere(
+def test_a_tail_cut_off_together_with_a_restored_old_anchor_is_found_by_a_head_kept_on_another_machine(
     world: World, tmp_path: Path, length: int
 ) -> None:
     """The limit of what a machine can know of itself: whoever controls all of it can turn all of it back."""
@@ -111,7 +111,7 @@ def test_a_changed_head_is_named(history: World, change: str) -> None:
     assert history.found() == {(RecordFault.HEAD_FORGED, "acme", 4)}
 
 
-def test_a_head_by_a_key_nobody_knows_is_named(history: World) -> None:
+def test_a_head_signed_by_an_unknown_key_is_named(history: World) -> None:
     history.attacker.tamper("UPDATE ledger_heads SET key_id = 'x' WHERE tenant_id = 'acme' AND seq = 4")
     assert history.found() == {(RecordFault.HEAD_UNKNOWN_KEY, "acme", 4)}
 
@@ -149,7 +149,7 @@ def test_a_fork_from_an_old_copy_is_named_by_the_other_copys_head(world: World, 
     assert world.found(first) == {(RecordFault.FORKED, "acme", 8)}
 
 
-def test_a_head_kept_elsewhere_is_believed_only_with_a_good_signature(history: World) -> None:
+def test_a_head_kept_on_another_machine_is_believed_only_with_a_good_signature(history: World) -> None:
     kept = kept_head(history)
     assert history.found(kept) == set()
     forged = kept.model_copy(update={"seq": 20})
