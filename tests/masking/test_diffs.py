@@ -81,7 +81,7 @@ def test_nothing_that_one_line_opens_hides_another(opened: str) -> None:
     assert mask_diff(opened + rest).split("\n")[-4:] == rest.split("\n")[1:]
 
 
-def test_a_changed_line_that_looks_unchanged_for_its_masks_is_told() -> None:
+def test_a_changed_line_that_looks_unchanged_because_of_its_masks_is_reported() -> None:
     diff = (
         "--- a/x\n+++ b/x\n@@ -1,4 +1,6 @@\n-to: alice@corp.example\n+to: adversary@corp.example\n"
         "-by: bob@corp.example\n+by: bob@corp.example  # as before\n-pay: 4111111111111111\n+pay: 4000001000041111\n"

@@ -59,7 +59,7 @@ def test_a_value_is_hidden_and_all_else_stays(text: str, shown: str) -> None:
     assert mask_sql(shown) == shown
 
 
-def test_what_is_hidden_is_told_with_its_lines() -> None:
+def test_masked_parts_of_a_statement_are_reported_with_their_lines() -> None:
     assert show_sql("SELECT 1\nFROM t", 100) == ("SELECT 1\nFROM t", False)
     shown = show_sql("UPDATE t\nSET password = 'hunter2',\nmail = 'ada@example.com', secret = 'abc'", 1_000)
     assert shown.text.endswith("\n-- masked in this statement: lines 2, 3")

@@ -88,7 +88,7 @@ def test_what_ends_a_comment_for_the_engine_ends_its_line_for_the_reader() -> No
     ]
 
 
-def test_a_statement_that_is_short_for_its_masks_only_is_cut_all_the_same() -> None:
+def test_a_statement_that_is_short_only_because_of_its_masks_is_still_reported_as_cut() -> None:
     """Its end was never handed over."""
     assert show_sql("UPDATE t SET password = '" + "x" * 3_000 + "' WHERE tr", 2_000).is_cut
 
