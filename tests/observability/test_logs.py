@@ -197,7 +197,7 @@ class _BrokenError(Exception):
         raise RuntimeError(SECRET)
 
 
-def test_arguments_that_do_not_fit_are_told_and_do_not_raise() -> None:
+def test_arguments_that_do_not_fit_are_reported_and_do_not_raise() -> None:
     assert _render("%d files", "many")["message"] == "%d files (its arguments could not be put in)"
     assert _render("%s", _Unprintable())["message"] == "%s (its arguments could not be put in)"
     assert _render(_Unprintable())["message"] == "<_Unprintable> (its arguments could not be put in)"

@@ -35,7 +35,7 @@ def _growth() -> Iterator[Grown]:
     grown.update({key: value - before.get(key, 0) for key, value in _read().items() if value != before.get(key, 0)})
 
 
-def test_a_task_its_second_call_a_preview_and_a_refusal_are_told_apart(workspace: Workspace) -> None:
+def test_a_task_its_second_call_a_preview_and_a_refusal_are_counted_separately(workspace: Workspace) -> None:
     asked = manifest("counted-1")
     lease = workspace.issue_lease(asked).canonical()
     workspace.execute_task(manifest("warm"), workspace.issue_lease(manifest("warm")).canonical())
@@ -88,7 +88,7 @@ def test_entries_count_when_they_are_durable_and_not_before(workspace: Workspace
     assert grown == {("remit_ledger_entries_total", "counted"): 1, ("remit_ledger_commit_seconds",): 1}
 
 
-def test_what_one_of_a_group_had_counted_before_it_failed_does_not_count(workspace: Workspace) -> None:
+def test_the_counts_of_a_group_member_that_failed_are_discarded(workspace: Workspace) -> None:
     def work(batch: Batch) -> None:
         mark = batch.mark()
         batch.count(tally.ENTRIES, "undone")
@@ -100,7 +100,7 @@ def test_what_one_of_a_group_had_counted_before_it_failed_does_not_count(workspa
     assert grown == {("remit_ledger_entries_total", "kept"): 1, ("remit_ledger_commit_seconds",): 1}
 
 
-def test_what_a_crash_had_left_is_counted_by_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_work_is_counted_by_the_outcome_of_its_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     from remit.execution import recovery  # noqa: PLC0415 - beside the words that it counts by
 
     reports: list[tuple[Recovered[Any], str]] = [

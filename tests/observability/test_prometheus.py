@@ -43,7 +43,7 @@ def test_all_that_is_known_is_in_the_text_and_nothing_else() -> None:
     assert read["remit_http_request_seconds_count", ("route", "/healthz")] >= 1
 
 
-def test_the_specifications_three_are_there_though_nobody_browsed() -> None:
+def test_the_three_metrics_of_the_specification_are_present_without_any_browser_action() -> None:
     text = render({}, (), 0)[0].decode()
     for name, kind in ((REQUESTS, "counter"), (DURATION, "histogram"), (PENDING, "gauge")):
         assert f"# TYPE {name} {kind}" in text

@@ -86,7 +86,7 @@ def _records(sink: io.StringIO, message: str) -> list[dict[str, Any]]:
     raise AssertionError(sink.getvalue())
 
 
-def test_metrics_are_for_people_and_for_the_scraper_and_for_nobody_else(site: WebSite) -> None:
+def test_only_people_and_the_scraper_can_read_the_metrics(site: WebSite) -> None:
     expected = {
         "nobody": (NOBODY, 401),
         "an agent": (site.agent("scraping-bot", "plan.propose"), 403),
@@ -107,7 +107,7 @@ def test_the_scrapers_secret_opens_nothing_else(site: WebSite) -> None:
     assert site.post("/metrics", {}, _bearer(SECRET)).status in {401, 405}
 
 
-def test_a_secret_that_others_can_read_or_guess_does_not_count(tmp_path: Path) -> None:
+def test_a_secret_that_others_can_read_or_guess_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.touch(0o600)
     path.write_text(SECRET)
@@ -127,7 +127,7 @@ def test_a_secret_that_others_can_read_or_guess_does_not_count(tmp_path: Path) -
             read_secret(str(tmp_path / name))
 
 
-def test_it_is_open_on_loopback_only_where_that_was_said_and_nothing_stands_in_front() -> None:
+def test_the_metrics_are_open_on_loopback_only_if_configured_and_without_a_proxy_in_front() -> None:
     def asked(peer: str = "127.0.0.1", host: str = "127.0.0.1", **web: Any) -> bool:
         given = web.pop("headers", [])
         settings = WebSettings.of(Web.from_tree({"host": host, "metrics": {"open_on_loopback": True}, **web}))
@@ -144,7 +144,7 @@ def test_it_is_open_on_loopback_only_where_that_was_said_and_nothing_stands_in_f
     assert not asked(headers=[(b"forwarded", b"for=192.0.2.7")])
 
 
-def test_what_was_done_over_http_is_in_the_metrics_by_route_and_door(site: WebSite) -> None:
+def test_work_done_over_http_is_in_the_metrics_by_route_and_operation(site: WebSite) -> None:
     agent = site.agent("counted-bot", "task.run")
     before = _metrics(site)
     assert _run(site, manifest("metered-giveaway"), agent).status == 200
@@ -192,9 +192,7 @@ def test_what_the_browser_host_counted_is_passed_on(site: WebSite) -> None:
     assert found["abos_executor_duration_seconds_bucket", ("action", "navigate"), ("le", "0.5")] == 1
 
 
-def test_the_roads_records_carry_the_id_of_the_request_that_they_were_made_for(
-    site: WebSite, logged: io.StringIO
-) -> None:
+def test_the_log_records_of_the_engine_carry_the_id_of_their_request(site: WebSite, logged: io.StringIO) -> None:
     answer = _run(site, manifest("followed"), site.bot, X_Request_Id="from-the-caller-1")
     assert answer.headers["x-request-id"] == "from-the-caller-1"
     assert {one["request_id"] for one in _records(logged, "outcome recorded")} == {"from-the-caller-1"}

@@ -74,7 +74,7 @@ def test_the_eleven_steps_are_spans_in_their_order_under_one(workspace: Workspac
     assert whole.status.status_code is not StatusCode.ERROR
 
 
-def test_the_names_are_those_of_the_road(workspace: Workspace) -> None:
+def test_the_names_of_spans_are_those_of_the_engine_steps(workspace: Workspace) -> None:
     """Each step of the docstring has a span, and each span is taken from a method that there is."""
     told = [line.strip() for line in (road.__doc__ or "").splitlines() if line.strip()[:1].isdigit()]
     assert [line.split(":")[0] for line in told] == MAIN_STEPS
@@ -112,7 +112,7 @@ def test_without_it_nothing_of_opentelemetry_is_loaded(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_missing_extra_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with (
         pytest.raises(EnvironmentFailureError, match=r"remit\[otel\]") as told,
