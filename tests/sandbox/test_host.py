@@ -52,7 +52,7 @@ def test_an_effect_sees_its_order_and_its_answer_and_notes_come_back(host: Sandb
 
 
 @pytest.mark.req("EI-10")
-def test_what_a_task_used_is_told_however_short_it_was(host: SandboxHost, tmp_path: Path) -> None:
+def test_the_resources_that_a_task_used_are_reported_however_short_it_was(host: SandboxHost, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"x" * MIB)
     finished = host.run(order("copy", folder=tmp_path))
     assert finished.output == {"copied": MIB}
@@ -162,7 +162,7 @@ def test_the_process_is_dead_when_its_time_is_over_and_what_it_noted_is_known(tm
         assert is_gone(cut.value.notes[0]["asleep"])
 
 
-def test_progress_is_told_in_bounded_pieces(host: SandboxHost) -> None:
+def test_progress_is_reported_in_bounded_pieces(host: SandboxHost) -> None:
     told: list[tuple[int, int]] = []
     host.run(order("report"), on_progress=lambda done, total: told.append((done, total)))
     assert 1 < len(told) <= 100
@@ -185,7 +185,7 @@ def test_a_question_is_answered_while_the_clock_and_the_process_stand_still(tmp_
         assert finished.usage.seconds < 2.0
 
 
-def test_without_anybody_to_answer_the_answer_is_empty(host: SandboxHost) -> None:
+def test_without_a_handler_for_questions_the_answer_is_empty(host: SandboxHost) -> None:
     assert host.run(order("ask")).output == {"answers": [{}, {}, {}]}
 
 
@@ -247,7 +247,7 @@ def test_a_closed_host_says_so(tmp_path: Path) -> None:
         host.run(order("answer"))
 
 
-def test_closing_ends_the_tasks_of_other_threads_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+def test_closing_ends_the_tasks_of_other_threads_and_no_thread_waits_without_end(tmp_path: Path) -> None:
     host = plain_host(tmp_path)
     asleep = threading.Barrier(5)
 

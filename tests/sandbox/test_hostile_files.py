@@ -214,7 +214,9 @@ def test_no_change_of_names_crosses_the_border_or_leaves_a_link(
     assert (contents(arena.root), sorted(arena.root.rglob("*"))) != (before, names)
 
 
-def test_a_link_left_behind_by_somebody_is_not_followed_for_the_next_task(confined: SandboxHost, arena: Arena) -> None:
+def test_a_link_that_another_process_left_behind_is_not_followed_for_the_next_task(
+    confined: SandboxHost, arena: Arena
+) -> None:
     assert "errno" not in attempt(confined, arena, "open", name="x", flags=MAKE, at="target"), "the control"
     arena.made.rename(arena.inside / "was-made")
     arena.made.symlink_to(arena.outside)

@@ -140,7 +140,7 @@ def test_an_honest_frame_made_by_hand_is_taken_for_what_it_says(confined: Sandbo
 @pytest.mark.req("EI-17")
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("framed", [True, False])
-def test_a_pickle_is_bytes_that_nobody_loads(
+def test_a_pickle_from_the_sandbox_is_never_loaded(
     confined: SandboxHost,
     arena: Arena,
     tmp_path: Path,

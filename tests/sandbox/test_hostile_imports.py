@@ -75,7 +75,7 @@ def test_neither_the_environment_nor_the_current_folder_adds_code(
 
 
 @pytest.mark.req("EI-17")
-def test_what_the_interpreter_keeps_of_the_code_can_be_written_by_nobody_else(
+def test_compiled_code_that_the_interpreter_keeps_can_be_written_only_by_its_owner(
     arena: Arena, code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever can put a file next to compiled code has a say in what the next process runs."""

@@ -232,7 +232,9 @@ def test_no_process_outlives_its_zygote_and_the_host_starts_another(
 
 @pytest.mark.req("EI-09")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGRTMIN + 6])
-def test_a_process_that_somebody_kills_is_a_task_cut_short(confined: SandboxHost, arena: Arena, number: int) -> None:
+def test_a_process_that_is_killed_from_outside_is_an_interrupted_task(
+    confined: SandboxHost, arena: Arena, number: int
+) -> None:
     def kill_it(question: Mapping[str, Any]) -> Mapping[str, Any]:
         os.kill(question["pid"], number)
         return {}

@@ -56,7 +56,7 @@ def on_disk(folder: Path) -> int:
 
 @pytest.mark.req("EI-10", "FX-12")
 @pytest.mark.parametrize("how", ["asleep", "at work", "deaf", "blocked"])
-def test_a_process_that_stays_for_ever_is_ended_on_time_however_deaf(
+def test_a_process_that_never_ends_is_stopped_on_time_even_if_it_ignores_signals(
     tight: SandboxHost, arena: Arena, how: str
 ) -> None:
     took = exhausted(tight, arena, "stay", how=how)
@@ -127,7 +127,9 @@ def test_100_000_descriptors_cannot_be_had(tight: SandboxHost, arena: Arena) -> 
 
 
 @pytest.mark.req("EI-15")
-def test_a_gigabyte_of_text_reaches_nobody(tight: SandboxHost, arena: Arena, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_gigabyte_of_printed_text_does_not_reach_the_output_of_the_host(
+    tight: SandboxHost, arena: Arena, capfd: pytest.CaptureFixture[str]
+) -> None:
     # Stopped for it, or left to write into the void: both are well.
     with contextlib.suppress(InterruptedTaskError):
         attempt(tight, arena, "print", bytes=1024 * MIB)

@@ -140,7 +140,7 @@ def ready_zygote(folder: Path) -> Zygote:
     return zygote
 
 
-def test_closing_twice_never_closes_what_somebody_else_opened_meanwhile(tmp_path: Path) -> None:
+def test_closing_twice_never_closes_descriptors_that_other_code_opened_meanwhile(tmp_path: Path) -> None:
     zygote = ready_zygote(tmp_path)
     lease = ChildHandle()
     child = zygote.claim_child(lease)
@@ -160,7 +160,7 @@ def test_closing_twice_never_closes_what_somebody_else_opened_meanwhile(tmp_path
 
 @pytest.mark.req("EI-12")
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_forked_copy_that_idles_keeps_nobody_waiting(tmp_path: Path, busy: bool) -> None:  # noqa: FBT001
+def test_an_idle_forked_copy_does_not_hold_the_lock_of_the_host(tmp_path: Path, busy: bool) -> None:  # noqa: FBT001
     """Whoever recovers for this process waits for the lock: a copy that never runs a task must not hold it."""
     host = plain_host(tmp_path)
     host.run(order("answer"))

@@ -119,7 +119,7 @@ def test_whether_two_files_can_change_places_is_tried_and_leaves_nothing_behind(
 
 
 @on_linux
-def test_a_file_system_that_cannot_exchange_is_told_from_a_folder_that_is_not_there(
+def test_a_file_system_that_cannot_exchange_is_distinguished_from_a_missing_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = probe_exchange(str(tmp_path / "nowhere"))

@@ -93,7 +93,7 @@ def test_its_quotas_are_those_of_the_configuration_unless_others_are_given(hosts
 
 
 @pytest.mark.req("EI-11")
-def test_without_a_sandbox_it_is_said_before_anything_is_claimed(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_sandbox_is_reported_before_anything_is_claimed(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         confinement.require_confinement(unsupported("Linux", "6.1", "riscv64", "no numbers"))
 

@@ -84,7 +84,7 @@ def test_it_serves_once(host: SandboxHost) -> None:
         standing.run()
 
 
-def test_one_that_nobody_holds_any_more_is_closed_by_the_next_who_takes_one(host: SandboxHost) -> None:
+def test_a_prewarmed_process_that_is_no_longer_held_is_closed_by_the_next_run(host: SandboxHost) -> None:
     pid = pid_of(host.prewarm(order("answer")))
     host.run(order("answer"))
     assert wait_until_gone(pid)

@@ -38,7 +38,7 @@ def test_what_is_agreed(subtests: pytest.Subtests) -> None:
             assert heard.running is None
 
 
-def test_what_is_said_out_of_turn_is_not_taken(subtests: pytest.Subtests) -> None:
+def test_a_step_message_out_of_order_is_refused(subtests: pytest.Subtests) -> None:
     for phases in [
         ["begun", "begun"],
         ["staged"],

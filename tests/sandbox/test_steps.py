@@ -21,7 +21,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxHost]:
         yield made
 
 
-def test_steps_are_heard_in_their_order_as_they_were_said(host: SandboxHost) -> None:
+def test_step_messages_arrive_in_order_and_unchanged(host: SandboxHost) -> None:
     messages = [
         said(0, "begun"),
         said(0, "staged"),
@@ -35,7 +35,7 @@ def test_steps_are_heard_in_their_order_as_they_were_said(host: SandboxHost) -> 
     assert heard == messages
 
 
-def test_steps_that_nobody_listens_to_are_looked_at_all_the_same(host: SandboxHost) -> None:
+def test_steps_without_a_listener_are_still_checked(host: SandboxHost) -> None:
     host.run(steps("say", (5.0,), messages=[said(0, "begun")]))
     with pytest.raises(InterruptedTaskError, match="not answer as agreed"):
         host.run(steps("say", (5.0,), messages=[said(1, "begun")]))
