@@ -124,7 +124,7 @@ def test_two_processes_claim_one_thousand_keys_and_each_has_one_winner(place: st
 
 
 @pytest.mark.req("EI-12")
-def test_a_second_claim_learns_that_the_first_is_running_then_what_came_of_it(connection: Connection) -> None:
+def test_a_second_claim_learns_that_the_first_is_running_and_then_its_outcome(connection: Connection) -> None:
     mine = won(connection)
     assert committed_claim(connection) == ClaimHeld(KEY)
     connection.begin(write=True)

@@ -188,7 +188,7 @@ def test_both_dialects_ship_the_same_migrations() -> None:
     assert names[0] == names[1] == [(1, "foundation"), (2, "browser"), (3, "agent"), (4, "proposals"), (5, "previews")]
 
 
-def test_writers_wait_while_somebody_migrates(world: World) -> None:
+def test_writers_wait_while_another_connection_migrates(world: World) -> None:
     """The same lock: no entry is written into tables that are being changed."""
     written = threading.Event()
 

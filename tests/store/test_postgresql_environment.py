@@ -57,7 +57,7 @@ def test_a_host_that_cannot_be_found_is_not_quoted(url: str) -> None:
 
 
 @pytest.mark.parametrize("password", ["p@ssw0rdX", "p@/x", "@", "4/x@y", "a/b"])
-def test_a_password_that_tears_the_address_apart_is_refused_before_anybody_is_asked(password: str) -> None:
+def test_a_password_that_breaks_the_address_is_refused_before_any_server_is_asked(password: str) -> None:
     store = PostgresStore(f"postgresql://u:{password}@host/db", "remit_x", busy_seconds=2)
     with pytest.raises(EnvironmentFailureError, match="cannot be read") as caught:
         store.connect()

@@ -59,7 +59,9 @@ def test_a_foreign_process_that_holds_the_write_lock_is_reported_after_the_timeo
         connection.begin(write=True)
 
 
-def test_whoever_waits_for_the_write_lock_looks_often(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_waits_for_the_write_lock_checks_it_often(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SQLite's own pauses grow to a tenth of a second: of several processes, one would wait for seconds."""
     pauses: list[float] = []
     with closing(SqliteStore(path).connect()) as holder, closing(SqliteStore(path).connect()) as waiting:
