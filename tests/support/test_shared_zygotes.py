@@ -76,7 +76,7 @@ def test_one_that_died_or_has_a_child_at_work_is_not_kept(tmp_path: Path) -> Non
         standing.dismiss()
 
 
-def test_a_program_has_forked_ones_that_are_told_of_as_started_ones_are(tmp_path: Path) -> None:
+def test_a_program_gets_forked_zygotes_that_are_reported_like_started_ones(tmp_path: Path) -> None:
     command = [preloaded.python(), "-c", PROGRAM, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, check=False, cwd=Path(__file__).resolve().parents[2])
     assert done.returncode == 0, done.stderr.decode()
