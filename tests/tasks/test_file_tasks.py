@@ -59,7 +59,7 @@ def test_a_preview_says_what_will_happen_and_changes_nothing(workspace: Workspac
 
 
 @pytest.mark.req("EI-08")
-def test_whatever_is_wrong_with_a_file_task_is_said_with_one_of_the_agreed_codes(
+def test_every_problem_of_a_file_task_is_reported_with_one_of_the_agreed_codes(
     workspace: Workspace, source: Path, base: Path, kinds: Callable[[], list[str]]
 ) -> None:
     taken = base / "taken"
@@ -138,7 +138,7 @@ def test_a_file_cannot_be_moved_onto_itself(workspace: Workspace, source: Path) 
     assert source.read_bytes() == CONTENT
 
 
-def test_a_stored_result_is_told_apart_from_work(workspace: Workspace, source: Path, base: Path) -> None:
+def test_a_stored_result_is_distinguished_from_work(workspace: Workspace, source: Path, base: Path) -> None:
     asked = file_task("t", "FILE_MOVE", source, base / "d")
     told: list[str] = []
     lease = workspace.issue_lease(asked).canonical()
@@ -225,7 +225,7 @@ def test_unconfined_results_say_so_in_the_executors_name(
         assert confined.restore_task(result.canonical()).executor_id == "remit.file"
 
 
-def test_progress_of_a_task_is_told(workspace: Workspace, base: Path) -> None:
+def test_progress_of_a_task_is_reported(workspace: Workspace, base: Path) -> None:
     register(workspace, "MARK")
     asked = file_task("t", "MARK", None, base / "made")
     told: list[tuple[int, int]] = []

@@ -11,7 +11,9 @@ from remit.workspace.workspace import Workspace
 from tests.support.task_workspace import CONTENT, file_task, refused, run
 
 
-def test_whoever_takes_the_id_of_a_restore_does_not_prevent_it(workspace: Workspace, source: Path, base: Path) -> None:
+def test_a_task_that_uses_the_id_of_a_restore_does_not_prevent_it(
+    workspace: Workspace, source: Path, base: Path
+) -> None:
     deleted = run(workspace, file_task("t", "FILE_DELETE", source))
     (base / "other").write_bytes(b"x")
     assert run(workspace, file_task("restore-t", "FILE_COPY", base / "other", base / "squat")).status == "SUCCESS"
@@ -37,7 +39,7 @@ def test_another_file_in_the_place_of_a_moved_one_is_left_alone(workspace: Works
 
 
 @pytest.mark.req("EI-13")
-def test_a_move_is_taken_back_once_and_a_second_time_gives_the_same_result(
+def test_a_move_is_restored_once_and_a_second_time_gives_the_same_result(
     workspace: Workspace, source: Path, base: Path
 ) -> None:
     moved = run(workspace, file_task("t", "FILE_MOVE", source, base / "d"))
@@ -64,7 +66,7 @@ def test_a_deleted_file_comes_back_with_its_content_mode_and_times(workspace: Wo
 
 
 @pytest.mark.req("EI-13")
-def test_a_reversible_copy_is_removed_unless_somebody_changed_it(
+def test_a_restore_removes_a_reversible_copy_unless_another_process_changed_it(
     workspace: Workspace, source: Path, base: Path
 ) -> None:
     kept = run(workspace, file_task("1", "FILE_COPY", source, base / "kept"))
@@ -79,7 +81,9 @@ def test_a_reversible_copy_is_removed_unless_somebody_changed_it(
 
 
 @pytest.mark.req("EI-13")
-def test_what_was_not_asked_to_be_reversible_has_no_way_back(workspace: Workspace, source: Path, base: Path) -> None:
+def test_a_task_that_was_not_requested_as_reversible_cannot_be_restored(
+    workspace: Workspace, source: Path, base: Path
+) -> None:
     asked = json.loads(file_task("t", "FILE_COPY", source, base / "d")) | {"constraints": {"reversible": False}}
     result = run(workspace, json.dumps(asked).encode())
     assert result.tree()["output"]["undo_metadata"] == {}
@@ -97,7 +101,7 @@ def test_a_restore_that_is_in_the_way_of_a_new_file_can_be_tried_again(workspace
 
 
 @pytest.mark.req("EI-05")
-def test_only_the_recorded_result_can_be_taken_back(workspace: Workspace, source: Path, base: Path) -> None:
+def test_only_the_recorded_result_can_be_restored(workspace: Workspace, source: Path, base: Path) -> None:
     moved = run(workspace, file_task("t", "FILE_MOVE", source, base / "d")).tree()
     elsewhere = {**moved["output"], "undo_metadata": {"original_path": str(base / "elsewhere")}}
     for changed in ({"output": elsewhere}, {"signature": "A" * 86}):
@@ -110,7 +114,7 @@ def test_only_the_recorded_result_can_be_taken_back(workspace: Workspace, source
     assert (base / "d").exists()
 
 
-def test_a_result_of_a_retired_key_can_still_be_taken_back(workspace: Workspace, source: Path, base: Path) -> None:
+def test_a_result_of_a_retired_key_can_still_be_restored(workspace: Workspace, source: Path, base: Path) -> None:
     moved = run(workspace, file_task("t", "FILE_MOVE", source, base / "d")).canonical()
     workspace.rotate_key("executor")
     assert workspace.restore_task(moved).status == "SUCCESS"

@@ -106,7 +106,9 @@ def test_bytes_that_cannot_be_parsed_touch_nothing(workspace: Workspace, kinds: 
     assert kinds() == before
 
 
-def test_a_dry_run_is_the_road_stopped_after_the_preview(workspace: Workspace, kinds: Callable[[], list[str]]) -> None:
+def test_a_dry_run_is_the_engine_stopped_after_the_preview(
+    workspace: Workspace, kinds: Callable[[], list[str]]
+) -> None:
     lease = workspace.issue_lease(manifest()).canonical()
     before = kinds()
     preview = workspace.preview_task(manifest(), lease)
