@@ -113,7 +113,7 @@ def test_an_unusable_tls_key_is_refused_before_listening(fault: str, tmp_path: P
     assert "secret" not in str(failed.value)
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_that_is_in_use_is_reported() -> None:
     with open_socket(settings(port=0)) as held:
         held.listen()
         with pytest.raises(EnvironmentFailureError, match="in use"):

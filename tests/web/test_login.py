@@ -41,7 +41,7 @@ def test_a_planted_cookie_is_not_the_session_after_the_login(server: Served, pla
         assert server.ask("GET", "/v1/me", Cookie=f"remit_session={fresh}").problem == {"id": "link:victim"}
 
 
-def test_another_site_cannot_log_somebody_in(server: Served, place: Place) -> None:
+def test_another_site_cannot_log_a_person_in(server: Served, place: Place) -> None:
     link = place.workspace.people.invite("attacker", "viewer", actor="os:test")
     for given in ({"Origin": "https://evil.example"}, {"Origin": "", "Sec_Fetch_Site": "cross-site"}):
         assert server.form("/login", {"code": link.code}, **given).status == 403
@@ -67,7 +67,7 @@ def test_a_code_in_the_address_is_never_taken(server: Served, place: Place) -> N
     assert server.form("/login", {"code": f" {link.code}\n"}).status == 303  # pasted with a space is fine
 
 
-def test_after_the_login_nobody_is_sent_elsewhere(subtests: pytest.Subtests) -> None:
+def test_after_the_login_no_person_is_redirected_to_another_site(subtests: pytest.Subtests) -> None:
     for text in [
         "//evil.example",
         "/\\evil.example",

@@ -73,7 +73,7 @@ def try_login(server: Served, provider: Provider) -> Answer:
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
-def test_somebody_whom_the_provider_knows_gets_the_role_of_the_table(
+def test_a_person_whom_the_provider_knows_gets_the_role_of_the_table(
     oidc_server: Served, provider: Provider, place: Place, algorithm: str
 ) -> None:
     provider.sign = algorithm
@@ -136,7 +136,7 @@ LIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_nobody_gets_in_by_a_token_with(oidc_server: Served, provider: Provider, lie: str) -> None:
+def test_a_login_whose_token_fails_a_check_is_refused(oidc_server: Served, provider: Provider, lie: str) -> None:
     told = dict(LIES[lie])
     why = told.pop("why")
     for name, value in told.items():
@@ -204,14 +204,16 @@ NONSENSE = {
 
 
 @pytest.mark.parametrize("answer", NONSENSE, ids=lambda answer: answer[:20].decode())
-def test_a_provider_that_talks_nonsense_is_told_to_people(place: Place, provider: Provider, answer: bytes) -> None:
+def test_an_invalid_answer_of_the_provider_is_reported_to_people(
+    place: Place, provider: Provider, answer: bytes
+) -> None:
     provider.answer = lambda _path: answer.replace(b"ISSUER", provider.issuer.encode())
     client = Client(Oidc.from_tree(settings(provider)), {}, "http://127.0.0.1/x")
     with pytest.raises((RefusedError, EnvironmentFailureError), match=NONSENSE[answer]):
         client.begin("/")
 
 
-def test_a_provider_that_is_gone_is_told_to_people(place: Place) -> None:
+def test_an_unreachable_provider_is_reported_to_people(place: Place) -> None:
     gone = {"issuer": "http://127.0.0.1:9", "client_id": CLIENT, "roles": ROLES}
     with serving(place, trees={"oidc": gone}) as server:
         answer = server.ask("GET", "/login/oidc")

@@ -117,7 +117,7 @@ def test_a_changed_role_ends_sessions_and_older_links(place: Place) -> None:
     assert people.session(other_user) is None
 
 
-def test_of_the_links_of_a_person_the_newest_counts_until_he_is_in(place: Place) -> None:
+def test_only_the_newest_link_of_a_person_is_valid_until_the_person_is_logged_in(place: Place) -> None:
     people = place.workspace.people
     first, second = invited(place, "ivy"), invited(place, "ivy")
     others = invited(place, "jon")
@@ -159,7 +159,7 @@ def test_all_sessions_of_one_can_be_ended_and_the_oldest_gives_way(place: Place)
     assert not any(people.session(cookie) for cookie in cookies)
 
 
-def test_the_link_of_whoever_starts_the_server_replaces_the_one_before(place: Place) -> None:
+def test_a_new_link_of_the_person_who_starts_the_server_replaces_the_one_before(place: Place) -> None:
     people = place.workspace.people
     first, second = (people.invite_self(Person("os:ada")) for _ in range(2))
     with pytest.raises(RefusedError):
@@ -169,7 +169,7 @@ def test_the_link_of_whoever_starts_the_server_replaces_the_one_before(place: Pl
     assert (found.person.id, found.role) == ("os:ada", "admin")
 
 
-def test_nobody_is_let_in_under_anothers_kind_of_name(place: Place) -> None:
+def test_no_person_is_admitted_under_a_name_of_another_kind(place: Place) -> None:
     people = place.workspace.people
     for name in ("", "os:root", "a b", "-x", "x" * 65, "../x", "a\n", "é"):
         with pytest.raises(RefusedError):
@@ -188,7 +188,7 @@ def test_nobody_is_let_in_under_anothers_kind_of_name(place: Place) -> None:
             people.redeem(text)
 
 
-def test_a_file_that_others_can_read_or_that_is_garbled_lets_nobody_in(place: Place) -> None:
+def test_a_file_that_others_can_read_or_that_is_garbled_admits_no_person(place: Place) -> None:
     people = place.workspace.people
     cookie = people.redeem(invited(place, "safe")).cookie
     file = place.workspace.state.people / "people.json"

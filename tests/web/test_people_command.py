@@ -54,7 +54,7 @@ def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
-def test_an_agent_gets_no_link_and_removes_nobody(remit: Remit, project: Path, variable: str) -> None:
+def test_an_agent_gets_no_link_and_removes_no_person(remit: Remit, project: Path, variable: str) -> None:
     assert remit("people", "invite", "ada").code == 0
     for words in (("invite", "bot", "--role", "admin"), ("remove", "ada")):
         refused = remit("people", *words, **{variable: "bot"})

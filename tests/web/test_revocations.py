@@ -105,7 +105,7 @@ def _die(_: Revocations) -> None:
     raise KeyboardInterrupt
 
 
-def test_whoever_was_removed_while_he_asks_removes_and_invites_nobody(place: Place) -> None:
+def test_a_person_who_is_removed_during_a_request_removes_and_invites_no_person(place: Place) -> None:
     people, ada = place.workspace.people, of(place, "ada")
     victim = logged_in(place, "victim")
     actor = ada.person.actor

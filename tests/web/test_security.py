@@ -262,7 +262,7 @@ def test_a_body_that_trickles_in_is_given_up(server: Served, place: Place) -> No
     assert len(server.bodies) == before
 
 
-def test_bodies_of_one_caller_take_so_much_room_until_they_are_answered(place: Place) -> None:
+def test_bodies_of_one_caller_use_a_limited_quota_until_they_are_answered(place: Place) -> None:
     with serving(place) as server:
         server.app.state.guard.body_bytes = FairShareQuota(
             "bytes", 2_500, agents=Share(1_500, 2_000), people=Share(1_500, 2_500)
@@ -321,7 +321,7 @@ def test_too_many_headers_are_refused(server: Served) -> None:
     ],
     ids=["half a header", "half a body", "idle, of somebody known"],
 )
-def test_who_only_holds_connections_shuts_nobody_out(place: Place, part: str) -> None:
+def test_a_client_that_only_holds_connections_shuts_no_other_client_out(place: Place, part: str) -> None:
     with serving(place, trees={"limits": {"connections": 8}}) as server:
         sent = part.replace("ORIGIN", server.origin).replace("TOKEN", bearer(place)["Authorization"]).encode()
         with contextlib.ExitStack() as held:
@@ -333,7 +333,7 @@ def test_who_only_holds_connections_shuts_nobody_out(place: Place, part: str) ->
             assert server.ask("GET", "/v1/me", **bearer(place)).status == 200
 
 
-def test_a_request_of_somebody_known_is_never_ended_for_another_and_each_has_so_many(place: Place) -> None:
+def test_a_request_of_a_known_caller_is_never_ended_for_another_and_each_caller_has_a_limit(place: Place) -> None:
     with serving(place, trees={"limits": {"connections": 8}}) as server:
         own = bearer(place)["Authorization"]
         begun = f"POST /v1/echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: {own}\r\nContent-Length: 2\r\n\r\nx"
@@ -358,7 +358,7 @@ def test_a_request_of_somebody_known_is_never_ended_for_another_and_each_has_so_
             one.close()
 
 
-def test_a_length_that_is_said_in_two_ways_and_headers_beyond_the_limit_are_refused_and_the_connection_ends(
+def test_an_ambiguous_length_and_headers_beyond_the_limit_are_refused_and_the_connection_ends(
     server: Served, place: Place
 ) -> None:
     head = f"Host: localhost\r\nAuthorization: {bearer(place)['Authorization']}\r\n"
@@ -388,7 +388,7 @@ def test_web_sockets_and_upgrades_lead_nowhere(server: Served) -> None:
 # --- how often
 
 
-def test_a_credential_or_a_strangers_address_may_ask_so_often_and_is_told_when_again(place: Place) -> None:
+def test_a_credential_or_an_unknown_address_has_a_rate_limit_and_receives_the_time_to_retry(place: Place) -> None:
     with serving(place, trees={"limits": {"requests_per_minute": 20}}) as server:
         own, other = bearer(place), bearer(place)
         statuses = [server.ask("GET", "/v1/me", **own).status for _ in range(21)]
@@ -426,7 +426,7 @@ def test_guessing_codes_and_tokens_is_slowed_down(place: Place) -> None:
         assert server.form("/login", {"code": link.code}, X_Forwarded_For="127.0.0.1, 10.0.0.7").status == 303
 
 
-def test_buckets_fill_up_again_and_are_not_kept_for_ever() -> None:
+def test_buckets_fill_up_again_and_their_number_is_limited() -> None:
     now = [0.0]
     buckets = Buckets(60, 2, lambda: now[0])
     assert [buckets.take("a") for _ in range(3)] == [0, 0, 1]
@@ -481,7 +481,7 @@ def test_names_and_origins_follow_from_the_settings() -> None:
     ]
 
 
-def test_a_store_that_fails_is_told_and_not_let_through(
+def test_a_store_that_fails_is_reported_and_lets_no_request_through(
     server: Served, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = place.workspace.state.people / "people.json"

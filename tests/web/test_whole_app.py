@@ -66,7 +66,7 @@ def test_every_route_is_guarded(site: WebSite) -> None:
     assert entries(site) == before  # nothing came of any of it
 
 
-def test_what_is_open_to_everybody_is_this_and_nothing_else(site: WebSite) -> None:
+def test_exactly_these_routes_are_open_to_every_caller(site: WebSite) -> None:
     """The list is written out: whoever opens one more has to mean it."""
     opened = set()
     for method, path in paths(site):

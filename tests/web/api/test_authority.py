@@ -189,11 +189,11 @@ def test_every_route_has_a_row(site: WebSite) -> None:
     assert len({len(row.expected) for row in (*API, *CONSOLE)}) == 1
 
 
-def test_the_agent_of_this_table_has_every_capability_that_opens_a_door() -> None:
+def test_the_agent_of_this_table_has_every_capability_of_the_services() -> None:
     assert set(ALL_CAPS) == set(get_args(ServiceCapability))
 
 
-def test_everybody_gets_the_answer_that_the_table_says(site: WebSite, callers: list[Who]) -> None:
+def test_every_caller_gets_the_answer_that_the_table_says(site: WebSite, callers: list[Who]) -> None:
     wrong = []
     for row in (*API, *CONSOLE):
         for name, who, expected in zip(CALLERS, callers, row.expected, strict=True):

@@ -65,7 +65,7 @@ def run(site: WebSite, task_id: str, who: Who) -> None:
     assert site.post("/v1/tasks", {"manifest": asked, "lease": lease}, who, Prefer="wait=20").status == 200
 
 
-def test_what_happens_is_told_and_gone_on_with_after_the_last_event(site: WebSite) -> None:
+def test_events_are_sent_and_a_new_stream_continues_after_the_last_event(site: WebSite) -> None:
     with listening(site, site.admin) as stream:
         run(site, "event-1", site.bot)
         intent = stream.until("task.intent")
@@ -170,7 +170,9 @@ def _token(site: WebSite, name: str) -> str:
     return site.agent(name).headers["Authorization"].removeprefix("Bearer ")
 
 
-def test_whoever_is_removed_logged_out_or_revoked_is_told_nothing_of_what_is_recorded_after_it(site: WebSite) -> None:
+def test_a_listener_who_is_removed_logged_out_or_revoked_receives_no_event_that_is_recorded_later(
+    site: WebSite,
+) -> None:
     """At once, not with the next heartbeat; and the others go on listening."""
     issued = site.post("/v1/tokens", {"sub": "revoked", "caps": ["plan.propose"]}, site.admin).tree
     ends = {

@@ -50,7 +50,9 @@ def slow(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> Slow:
     return made
 
 
-def test_one_agents_slow_work_takes_its_own_turns_and_everybody_else_is_answered(site: WebSite, slow: Slow) -> None:
+def test_slow_work_of_one_agent_uses_its_own_share_and_every_other_caller_is_answered(
+    site: WebSite, slow: Slow
+) -> None:
     greedy, other = site.agent("greedy"), site.agent("other")
     with ThreadPoolExecutor(REQUESTS_AT_ONCE + 2) as callers, ending(slow.go):
 

@@ -71,7 +71,7 @@ def test_a_token_in_the_address_is_none(site: WebSite) -> None:
     assert site.get(f"/v1/me?access_token={token}").status == 401
 
 
-def test_a_person_is_told_what_else_an_unsafe_request_needs(site: WebSite) -> None:
+def test_a_person_receives_the_csrf_token_that_an_unsafe_request_needs(site: WebSite) -> None:
     cookie, token = {"Cookie": site.admin.headers["Cookie"]}, site.get("/v1/me", site.admin).tree["csrf"]
     assert site.post("/v1/ledger/verify", {}, Who(cookie)).status == 403
     whole = Who({**cookie, "X-Remit-CSRF": token, "Origin": site.url})
@@ -79,7 +79,7 @@ def test_a_person_is_told_what_else_an_unsafe_request_needs(site: WebSite) -> No
     assert site.get("/v1/me", site.bot).tree["csrf"] is None
 
 
-def test_a_bug_is_told_without_its_secrets(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_reported_without_its_secrets(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("password=hunter2hunter2")
 
@@ -89,7 +89,7 @@ def test_a_bug_is_told_without_its_secrets(site: WebSite, monkeypatch: pytest.Mo
     assert "hunter2" not in answer.body.decode()
 
 
-def test_whoever_asks_for_the_metrics_hears_of_the_scrapers_secret_and_of_no_token(site: WebSite) -> None:
+def test_an_unauthenticated_request_for_metrics_learns_of_the_scrapers_secret_and_of_no_token(site: WebSite) -> None:
     answer = site.get("/metrics")
     assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="remit"')
     assert answer.tree["code"] == "authentication_required"

@@ -18,7 +18,7 @@ from tests.support.web_server import WebSite
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_how_long_somebody_waits_is_as_he_prefers_within_bounds(subtests: pytest.Subtests) -> None:
+def test_a_caller_waits_as_long_as_it_prefers_within_bounds(subtests: pytest.Subtests) -> None:
     for preferences, seconds in [
         ([], DEFAULT_WAIT),
         (["wait=0"], 0.0),
@@ -57,7 +57,7 @@ def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
     assert keys.run_once("a", "issue", "k", b"y", make).body == b"3"
 
 
-def test_a_secret_is_told_once_and_not_kept() -> None:
+def test_a_secret_is_returned_once_and_not_kept() -> None:
     keys = IdempotencyKeys()
     made = keys.run_once("a", "issue", "k", b"x", lambda: Response("secret"), is_secret=True)
     with pytest.raises(RefusedError, match="not kept") as told:
@@ -83,7 +83,7 @@ def test_a_key_whose_request_failed_can_be_used_again_and_one_under_way_cannot()
     assert keys.run_once("a", "issue", "k", b"other", Response).status_code == 200
 
 
-def test_keys_take_a_bounded_room() -> None:
+def test_the_number_of_stored_keys_is_bounded() -> None:
     keys = IdempotencyKeys()
     for number in range(MOST + 10):
         keys.require_same("a", "run", str(number), b"x")
@@ -95,7 +95,7 @@ def test_the_id_under_a_key_is_the_callers_own() -> None:
     assert len({derive_id("agent:a", "k"), derive_id("agent:b", "k"), derive_id("agent:a", "l")}) == 3
 
 
-def test_nobody_waits_where_too_many_wait_already(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_caller_waits_where_too_many_wait_already(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
 
     def get(_caller: object, task_id: str, wait: float) -> TaskAnswer:

@@ -104,7 +104,7 @@ def test_a_token_that_is_revoked_before_the_body_comes_does_nothing(
     assert held_back(f"/v1/plans/{waiting}/apply", bot, {}, lambda: None).tree["state"] == "APPLIED"
 
 
-def test_what_records_nothing_is_not_told_either_to_whoever_is_out_by_then(
+def test_a_caller_who_was_revoked_or_removed_meanwhile_gets_no_preview_either(
     site: WebSite, held_back: HeldBack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site.app.state.guard, "fresh_seconds", 0)

@@ -39,7 +39,7 @@ def test_a_leased_task_moves_a_file_once_and_its_result_is_signed(site: WebSite)
     assert site.get("/v1/tasks/move-1", site.bot).tree["result"] == first.tree["result"]
 
 
-def test_who_does_not_want_to_wait_is_told_where_to_look(site: WebSite) -> None:
+def test_a_caller_who_does_not_want_to_wait_receives_the_location_of_the_task(site: WebSite) -> None:
     body = leased(site, manifest("slow/1"))
     begun = site.post("/v1/tasks", body, site.bot, Prefer="respond-async")
     assert begun.status in {200, 202}
@@ -52,7 +52,7 @@ def test_who_does_not_want_to_wait_is_told_where_to_look(site: WebSite) -> None:
     assert (ended.status, ended.tree["state"]) == (200, "done")
 
 
-def test_what_the_road_refuses_comes_with_its_signed_result(site: WebSite) -> None:
+def test_a_refusal_of_the_engine_comes_with_its_signed_result(site: WebSite) -> None:
     body = leased(site, manifest("other-1"))
     body["manifest"]["task_id"] = "other-2"
     answer = site.post("/v1/tasks", body, site.bot, Prefer="wait=20")
@@ -72,7 +72,7 @@ def test_the_same_key_with_another_body_is_a_conflict(site: WebSite) -> None:
     assert site.post("/v1/tasks", second, site.admin, Idempotency_Key="k", Prefer="wait=20").status == 200
 
 
-def test_a_plan_is_proposed_approved_applied_and_taken_back(site: WebSite) -> None:
+def test_a_plan_is_proposed_approved_applied_and_rolled_back(site: WebSite) -> None:
     made = proposed(site, "life.txt", Idempotency_Key="life")
     assert (made.status, made.tree["state"]) == (201, "PENDING")
     place = made.headers["location"]
@@ -183,7 +183,7 @@ def test_a_token_is_issued_once_under_a_key_and_revoking_it_voids_what_it_propos
     assert site.get(place, site.admin).tree["state"] == "VOID"
 
 
-def test_under_a_key_nothing_is_told_again_to_somebody_who_lost_the_right_to_it(site: WebSite) -> None:
+def test_an_idempotency_key_repeats_no_answer_to_a_person_who_lost_the_right_to_it(site: WebSite) -> None:
     wishes = {
         "/v1/tokens": {"sub": "again", "caps": ["plan.propose"]},
         "/v1/people": {"name": "guest", "role": "viewer"},
@@ -237,7 +237,7 @@ def test_a_goal_asked_for_under_a_key_is_that_goal_alone(site: WebSite) -> None:
     assert site.get(place, site.agent("stranger")).status == 404
 
 
-def test_no_body_is_an_empty_object_where_nothing_must_be_said(site: WebSite) -> None:
+def test_a_missing_body_is_an_empty_object_where_no_field_is_required(site: WebSite) -> None:
     name = proposed(site, "bare.txt").tree["proposal_id"]
     early = site.ask("POST", f"/v1/plans/{name}/undo", site.bot)
     assert (early.status, early.tree["code"]) == (409, "transition_invalid")
