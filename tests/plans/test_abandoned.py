@@ -25,7 +25,7 @@ def abandon(project: Project) -> PlanOutcome:
 
 
 @pytest.mark.req("PX-35")
-def test_its_report_says_unknown_and_names_what_lies_about_and_the_backups(project: Project) -> None:
+def test_its_report_says_unknown_and_names_the_leftover_files_and_the_backups(project: Project) -> None:
     outcome = abandon(project)
     assert is_of_unknown_effect(outcome.report)
     first, *left = outcome.report.warnings
@@ -40,7 +40,7 @@ def test_its_report_says_unknown_and_names_what_lies_about_and_the_backups(proje
 
 
 @pytest.mark.req("PX-35")
-def test_its_papers_are_written_with_the_backups_beside_them(project: Project) -> None:
+def test_its_reports_are_written_with_the_backups_beside_them(project: Project) -> None:
     outcome = abandon(project)
     folder = project.report_folder(outcome)
     written = json.loads((folder / "execution_report.json").read_text())

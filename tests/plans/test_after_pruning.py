@@ -82,7 +82,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 """
 
 
-def test_an_outcome_that_found_no_room_is_recorded_later_as_what_it_was(project: Project, tmp_path: Path) -> None:
+def test_an_outcome_that_could_not_be_recorded_is_recorded_later_as_it_was(project: Project, tmp_path: Path) -> None:
     """No process dies here: the ledger cannot take the last entry, and somebody edits a file before `recover`."""
     seed(project)
     kept = tmp_path / "envelope.json"
@@ -139,7 +139,7 @@ def is_anywhere(project: Project, words: bytes) -> bool:
 
 
 @pytest.mark.req("PX-16")
-def test_a_rollback_does_not_lose_what_somebody_writes_to_a_file_that_it_replaces(project: Project) -> None:
+def test_a_rollback_does_not_lose_what_is_written_to_a_file_while_it_replaces_it(project: Project) -> None:
     seed(project)
     project.apply(plan_of(replace("first", "a.txt")))
     path = project.root / "a.txt"
@@ -151,7 +151,7 @@ def test_a_rollback_does_not_lose_what_somebody_writes_to_a_file_that_it_replace
     assert is_anywhere(project, b"my work\n")
 
 
-def test_a_plan_does_not_lose_what_somebody_writes_while_its_papers_are_written(
+def test_a_plan_does_not_lose_what_another_process_writes_while_its_reports_are_written(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed(project)

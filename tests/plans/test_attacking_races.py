@@ -60,7 +60,7 @@ def swapping(*pairs: Path) -> Iterator[None]:
 
 @pytest.mark.timeout(SECONDS * 2 + 60)
 @pytest.mark.req("PX-05", "PX-23")
-def test_no_swap_lets_a_plan_out_or_a_secret_in(hostile: HostileProject) -> None:
+def test_no_swapped_link_lets_a_plan_write_outside_or_read_a_secret(hostile: HostileProject) -> None:
     """race-002 and race-003: the folder of the targets, and the file itself, against links that lead outside."""
     root, outside = hostile.root, hostile.folder / "outside"
     (root / "file").write_bytes(b"inside, with an e\n")
@@ -120,7 +120,7 @@ def test_fifty_callers_with_one_envelope_have_one_effect(hostile: HostileProject
 
 @pytest.mark.req("PX-02", "PX-10")
 @pytest.mark.parametrize("how, code", [("race-010 revoked", 1002), ("race-011 expired", 1004)])
-def test_authority_that_ends_in_the_middle_ends_the_plan_and_takes_it_back(
+def test_authority_that_ends_in_the_middle_stops_the_plan_and_undoes_it(
     hostile: HostileProject, hand: MovableClock, how: str, code: int
 ) -> None:
     before = hostile.world()

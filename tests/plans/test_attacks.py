@@ -156,7 +156,7 @@ def _is_slow(attack: Attack, role: str) -> bool:
 
 @pytest.mark.req("PX-05", "PX-23", "PX-32", "PX-34", "PX-06")
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_no_plan_reaches_it(hostile: HostileProject, subtests: pytest.Subtests, *, slow: bool) -> None:
+def test_no_plan_reaches_a_denied_path(hostile: HostileProject, subtests: pytest.Subtests, *, slow: bool) -> None:
     for attack, role in ((each, role) for each in DENIED for role in each.roles):
         if _is_slow(attack, role) is not slow:
             continue

@@ -198,7 +198,7 @@ def test_a_formula_in_a_table_is_shown(hostile: HostileProject) -> None:
 
 
 @pytest.mark.req("PX-27", "PX-24")
-def test_no_secret_and_no_second_line_gets_into_the_papers_or_the_ledger(hostile: HostileProject) -> None:
+def test_no_secret_and_no_second_line_gets_into_the_reports_or_the_ledger(hostile: HostileProject) -> None:
     """ledger-019 and ledger-021: what a plan says about itself, and what it writes."""
     secret = "hunter2hunter2"
     asked = write("sub/conf.ini", f'password = "{secret}"\n') | {"action_id": 'x" \u2028{"kind":"approved"}'}

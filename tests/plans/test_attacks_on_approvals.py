@@ -190,7 +190,7 @@ def theft(hostile: HostileProject) -> Theft:
     return Theft(hostile)
 
 
-def test_no_approval_comes_of_it(theft: Theft, subtests: pytest.Subtests) -> None:
+def test_no_attack_yields_an_approval(theft: Theft, subtests: pytest.Subtests) -> None:
     for name, attack in ATTACKS.items():
         with subtests.test(name):
             before = theft.project.world()

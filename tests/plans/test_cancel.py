@@ -26,7 +26,7 @@ def waves(count: int = 6) -> bytes:
     )
 
 
-def test_by_the_caller_while_it_runs(project: Project) -> None:
+def test_a_plan_cancelled_by_its_caller_while_it_runs_is_undone(project: Project) -> None:
     asked = threading.Event()
     project.write("keep.txt")
     before = project.tree()
@@ -46,7 +46,7 @@ def test_by_the_caller_while_it_runs(project: Project) -> None:
     assert ran(project.workspace.apply(envelope)) == outcome
 
 
-def test_before_the_first_switch(project: Project) -> None:
+def test_a_cancel_before_the_first_switch_changes_nothing(project: Project) -> None:
     asked = threading.Event()
     envelope = project.approve(plan_of(create("a", "new/a.txt"))).canonical()
     before = project.tree()
@@ -57,7 +57,9 @@ def test_before_the_first_switch(project: Project) -> None:
 
 
 @pytest.mark.parametrize("phase", ["CHECKING", "CHECKPOINT"])
-def test_by_the_caller_before_anything_is_begun(project: Project, phase: str) -> None:
+def test_a_cancel_by_the_caller_before_anything_is_begun_leaves_the_approval_unused(
+    project: Project, phase: str
+) -> None:
     asked = threading.Event()
     project.write("a.txt")
     envelope = project.approve(plan_of(replace("a", "a.txt"))).canonical()
@@ -74,7 +76,7 @@ def test_by_the_caller_before_anything_is_begun(project: Project, phase: str) ->
 
 
 @pytest.mark.parametrize("phase", ["CHECKPOINT"])
-def test_by_command_before_anything_is_begun(project: Project, phase: str) -> None:
+def test_a_cancel_by_command_before_anything_is_begun_cancels_the_approval_too(project: Project, phase: str) -> None:
     """It comes while the plan is on its way, so whoever applies it is told that it was cancelled meanwhile."""
     envelope = project.approve(plan_of(create("a", "a.txt")))
     answered: list[object] = []
@@ -92,7 +94,9 @@ def test_by_command_before_anything_is_begun(project: Project, phase: str) -> No
     assert (again.status, refused(again)[0]) == ("REFUSED", 1002)
 
 
-def test_by_command_at_the_very_last_moment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancel_by_command_just_before_the_intent_stops_the_plan(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever cancels before the intent stands is told that the plan will not run; and so it does not."""
     envelope = project.approve(plan_of(create("a", "a.txt")))
     answered: list[object] = []
@@ -115,7 +119,7 @@ def assert_nothing_was_begun(project: Project) -> None:
     assert not reports.exists() or not list(reports.iterdir())
 
 
-def test_an_envelope_that_was_not_used_is_void(project: Project) -> None:
+def test_a_cancel_makes_an_unused_envelope_void(project: Project) -> None:
     envelope = project.approve(plan_of(create("a", "a.txt")))
     assert project.workspace.cancel(envelope.envelope_id) is None
     assert refused(project.workspace.apply(envelope.canonical()))[0] == 1002
@@ -123,19 +127,19 @@ def test_an_envelope_that_was_not_used_is_void(project: Project) -> None:
     assert "envelope.cancelled" in project.kinds()
 
 
-def test_one_that_has_run_gives_its_outcome(project: Project) -> None:
+def test_a_cancel_of_a_plan_that_has_run_returns_its_outcome(project: Project) -> None:
     envelope = project.approve(plan_of(create("a", "a.txt")))
     outcome = ran(project.workspace.apply(envelope.canonical()))
     assert project.workspace.cancel(envelope.envelope_id) == outcome
     assert "envelope.cancelled" not in project.kinds()
 
 
-def test_an_unknown_one_is_refused(project: Project) -> None:
+def test_a_cancel_of_an_unknown_envelope_is_refused(project: Project) -> None:
     with pytest.raises(RefusedError, match="no envelope with this id"):
         project.workspace.cancel("nobody knows it")
 
 
-def test_from_another_process(project: Project) -> None:
+def test_another_workspace_can_cancel_a_running_plan_and_gets_its_outcome(project: Project) -> None:
     """The one that cancels has a workspace of its own, and waits for the end."""
     envelope = project.approve(waves(40))
     answered: list[object] = []
@@ -170,7 +174,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 """
 
 
-def test_an_interrupt_takes_everything_back_and_goes_on(project: Project, tmp_path: Path) -> None:
+def test_an_interrupt_undoes_everything_and_still_ends_the_process(project: Project, tmp_path: Path) -> None:
     envelope = project.approve(waves()).canonical()
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope)

@@ -19,7 +19,7 @@ def waves() -> bytes:
 
 @pytest.mark.req("PX-02", "PX-35")
 @pytest.mark.parametrize("how, code", [("expired", 1004), ("revoked", 1002)])
-def test_authority_that_ends_between_two_waves_takes_everything_back(
+def test_authority_that_ends_between_two_waves_undoes_everything(
     project: Project, clock: MovableClock, how: str, code: int
 ) -> None:
     project.write("a.txt", "0\n")
@@ -49,7 +49,7 @@ def once(act: Callable[[], object]) -> Callable[[int, int], None]:
 
 
 @pytest.mark.req("PX-28")
-def test_on_a_server_a_plan_is_recorded_the_same_way(tmp_path: Path, postgres_url: str) -> None:
+def test_a_ledger_on_postgresql_records_a_plan_the_same_way(tmp_path: Path, postgres_url: str) -> None:
     root = tmp_path / "project"
     root.mkdir()
     environ = {"REMIT_STATE": str(tmp_path / "state"), "LEDGER_URL": postgres_url}

@@ -28,7 +28,7 @@ def shared(project: Project) -> Project:
     return project
 
 
-def test_such_a_folder_is_known_by_its_attribute(shared: Project) -> None:
+def test_a_folder_with_a_default_acl_is_known_by_its_attribute(shared: Project) -> None:
     """And it is as bad as that: what is made in it belongs to somebody else, too."""
     for name, gives in (("shared", True), (".", False)):
         folder = os.open(shared.root / name, os.O_RDONLY | os.O_DIRECTORY)
@@ -40,7 +40,7 @@ def test_such_a_folder_is_known_by_its_attribute(shared: Project) -> None:
     assert ACCESS_ACL in os.listxattr(made)
 
 
-def test_a_folder_that_cannot_be_asked_is_no_answer() -> None:
+def test_a_folder_whose_acl_cannot_be_read_is_an_error() -> None:
     folder = os.open("/", os.O_PATH)
     try:
         with pytest.raises(EnvironmentFailureError, match="default ACL"):
@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_asked_is_no_answer() -> None:
         os.close(folder)
 
 
-def test_a_filesystem_without_attributes_gives_nothing() -> None:
+def test_a_filesystem_without_attributes_has_no_default_acl() -> None:
     folder = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     try:
         assert beneath.has_default_acl(folder) is False
@@ -59,7 +59,7 @@ def test_a_filesystem_without_attributes_gives_nothing() -> None:
 
 @pytest.mark.req("PX-22", "PX-29")
 @pytest.mark.parametrize("kind", NEW_FILES)
-def test_a_plan_that_would_write_there_fails_before_it_begins(shared: Project, kind: str) -> None:
+def test_a_plan_that_would_write_under_a_default_acl_fails_before_it_begins(shared: Project, kind: str) -> None:
     before = shared.tree()
     plan = plan_of(create("a", "first.txt"), NEW_FILES[kind])
     document = shared.workspace.preview(plan).document
@@ -83,7 +83,7 @@ def test_a_plan_that_would_write_there_fails_before_it_begins(shared: Project, k
 @pytest.mark.req("PX-22", "PX-29")
 @pytest.mark.parametrize("phase", ["CHECKPOINT", "RUNNING"])
 @pytest.mark.parametrize("kind", NEW_FILES)
-def test_a_folder_that_became_so_at_the_last_moment_is_noticed(project: Project, kind: str, phase: str) -> None:
+def test_a_default_acl_that_is_set_at_the_last_moment_is_noticed(project: Project, kind: str, phase: str) -> None:
     project.write("shared/old.txt", mode=0o640)
     project.write("free.txt")
     before = project.tree()
@@ -98,7 +98,7 @@ def test_a_folder_that_became_so_at_the_last_moment_is_noticed(project: Project,
 
 
 @pytest.mark.req("PX-22")
-def test_the_other_actions_are_done_where_the_plan_says_so(shared: Project) -> None:
+def test_the_other_actions_are_done_if_the_plan_says_so(shared: Project) -> None:
     plan = plan_of(
         create("a", "first.txt"), create("b", "shared/new.txt"), stop_on_error=False, rollback_on_failure=False
     )
@@ -110,7 +110,7 @@ def test_the_other_actions_are_done_where_the_plan_says_so(shared: Project) -> N
 
 
 @pytest.mark.req("PX-22")
-def test_what_makes_no_new_file_is_done_there_and_taken_back(shared: Project) -> None:
+def test_renames_under_a_default_acl_are_done_and_rolled_back(shared: Project) -> None:
     before = shared.tree()
     plan = plan_of(rename("a", "free.txt", "shared/moved.txt"), rename("b", "shared/old.txt", "shared/older.txt"))
     assert shared.apply(plan).status.status == "SUCCESS"
@@ -134,13 +134,13 @@ def refused_then_restored(project: Project, outcome: PlanOutcome, before: object
 
 
 @pytest.mark.req("PX-15", "PX-16")
-def test_a_deleted_file_is_not_restored_with_other_rights(shared: Project) -> None:
+def test_a_deleted_file_is_not_restored_under_a_default_acl(shared: Project) -> None:
     before = shared.tree()
     refused_then_restored(shared, shared.apply(plan_of(delete("a", "shared/old.txt"))), before)
 
 
 @pytest.mark.req("PX-15", "PX-16")
-def test_nor_a_changed_one_if_the_folder_became_so_meanwhile(project: Project) -> None:
+def test_a_changed_file_is_not_restored_if_its_folder_got_a_default_acl_meanwhile(project: Project) -> None:
     project.write("shared/old.txt", mode=0o640)
     before = project.tree()
     outcome = project.apply(plan_of(replace("a", "shared/old.txt")))
@@ -149,7 +149,7 @@ def test_nor_a_changed_one_if_the_folder_became_so_meanwhile(project: Project) -
 
 
 @pytest.mark.req("PX-15", "PX-16")
-def test_nor_one_whose_folder_would_have_to_be_made_in_such_a_folder(project: Project) -> None:
+def test_a_file_is_not_restored_if_its_folder_would_be_made_under_a_default_acl(project: Project) -> None:
     project.write("shared/deep/old.txt", mode=0o640)
     before = project.tree()
     outcome = project.apply(plan_of(delete("a", "shared/deep/old.txt")))

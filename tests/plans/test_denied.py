@@ -247,7 +247,7 @@ def test_a_folder_that_may_not_even_be_entered_is_a_refusal(unprivileged: Unpriv
     assert unprivileged.project.tree() == before
 
 
-def test_a_read_only_file_of_his_own_is_no_obstacle_and_stays_read_only(unprivileged: UnprivilegedProject) -> None:
+def test_a_read_only_file_of_the_user_is_no_obstacle_and_stays_read_only(unprivileged: UnprivilegedProject) -> None:
     """A file is replaced, not written to: what counts is its folder."""
     (unprivileged.root / "closed/b.txt").chmod(0o444)
     unprivileged.approve(plan_of(A, B))
@@ -297,7 +297,7 @@ def test_a_log_that_cannot_be_written_is_no_reason_to_fail(unprivileged: Unprivi
     assert list((unprivileged.root / "agent_logs").iterdir()) == []
 
 
-def test_a_folder_closed_while_the_plan_runs_takes_all_of_it_back(unprivileged: UnprivilegedProject) -> None:
+def test_a_folder_closed_while_the_plan_runs_undoes_all_of_it(unprivileged: UnprivilegedProject) -> None:
     unprivileged.approve(plan_of(A, B))
     before = unprivileged.project.tree()
     assert_denied(unprivileged.run("apply", "closed"), "ROLLED_BACK")
@@ -335,7 +335,7 @@ SOMEBODY_ELSES = pytest.mark.parametrize(
 
 
 @SOMEBODY_ELSES
-def test_somebody_elses_file_that_he_may_read_is_told_before_anybody_approves(
+def test_a_readable_file_of_another_user_is_reported_before_the_approval(
     unprivileged: UnprivilegedProject, close: Act, step: dict[str, Any], foreseen: str, met: str
 ) -> None:
     close(unprivileged)
@@ -349,7 +349,7 @@ def test_somebody_elses_file_that_he_may_read_is_told_before_anybody_approves(
 
 
 @SOMEBODY_ELSES
-def test_a_file_that_became_somebody_elses_while_the_plan_ran_is_left_alone_and_so_is_all_else(
+def test_a_file_that_got_another_owner_after_the_approval_is_left_alone_and_so_is_all_else(
     unprivileged: UnprivilegedProject, close: Act, step: dict[str, Any], foreseen: str, met: str
 ) -> None:
     unprivileged.approve(plan_of(A, step))
@@ -403,7 +403,7 @@ def test_a_state_directory_that_is_closed_ends_it_before_it_begins(
     assert not list(unprivileged.root.rglob(".remit-*"))
 
 
-def test_a_folder_of_locks_that_is_closed_is_told_in_our_words(unprivileged: UnprivilegedProject) -> None:
+def test_a_folder_of_locks_that_is_closed_is_reported_in_plain_words(unprivileged: UnprivilegedProject) -> None:
     unprivileged.approve(plan_of(A, B))
     (unprivileged.state / "hosts").chmod(0o500)
     before = unprivileged.project.tree()

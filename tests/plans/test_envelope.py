@@ -68,7 +68,7 @@ def test_what_is_no_envelope_is_refused(project: Project, raw: bytes) -> None:
 
 
 @pytest.mark.req("PX-02")
-def test_a_changed_configuration_voids_it(project: Project) -> None:
+def test_a_changed_configuration_voids_the_envelope(project: Project) -> None:
     approved = envelope(project).canonical()
     (project.root / "remit.yaml").write_text("version: 1\nlimits: {max_files: 7}\n")
     code, message = refused(project.workspace.apply(approved))
@@ -79,7 +79,9 @@ def test_a_changed_configuration_voids_it(project: Project) -> None:
 @pytest.mark.parametrize(
     "offset, code", [(timedelta(hours=2), 1004), (timedelta(minutes=-5), 1002)], ids=["over", "not yet"]
 )
-def test_it_has_its_time(project: Project, clock: MovableClock, offset: timedelta, code: int) -> None:
+def test_an_envelope_is_refused_before_and_after_its_time(
+    project: Project, clock: MovableClock, offset: timedelta, code: int
+) -> None:
     approved = envelope(project).canonical()
     clock.offset = offset
     assert refused(project.workspace.apply(approved))[0] == code
@@ -139,7 +141,7 @@ def test_a_file_that_is_only_read_may_get_other_permissions(project: Project) ->
 
 
 @pytest.mark.req("PX-02")
-def test_it_is_used_once_and_gives_its_outcome_for_ever(project: Project) -> None:
+def test_an_envelope_is_used_once_and_always_returns_its_outcome(project: Project) -> None:
     approved = envelope(project).canonical()
     first = ran(project.workspace.apply(approved))
     project.write("a.txt", "two again\n")
@@ -207,7 +209,7 @@ def test_an_approval_of_a_plan_that_would_fail_is_refused(project: Project) -> N
 
 
 @pytest.mark.req("PX-02")
-def test_what_would_fail_in_part_is_approved_only_if_somebody_asks_for_that(project: Project) -> None:
+def test_a_plan_that_would_fail_in_part_is_approved_only_on_request(project: Project) -> None:
     project.write("a.txt")
     plan = plan_of(replace("a", "a.txt"), replace("b", "missing.txt"), stop_on_error=False)
     with pytest.raises(RefusedError, match="the plan would fail") as caught:

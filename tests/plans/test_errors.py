@@ -69,7 +69,7 @@ def seed(project: Project) -> None:
 
 @pytest.mark.req("PX-22", "PX-35")
 @pytest.mark.parametrize("name", FAILING)
-def test_a_failure_in_the_middle_takes_back_what_was_done(project: Project, name: str) -> None:
+def test_a_failure_in_the_middle_undoes_what_was_done(project: Project, name: str) -> None:
     seed(project)
     step, spoil, code = FAILING[name]
     envelope = project.approve(plan_of(replace("a", "a.txt"), step, create("c", "c.txt"))).canonical()
@@ -115,7 +115,7 @@ def stuck(project: Project) -> bytes:
 
 
 @pytest.mark.req("PX-35", "PX-28")
-def test_where_going_back_fails_nothing_is_lost_and_it_says_what_to_do(project: Project) -> None:
+def test_an_undo_that_fails_loses_nothing_and_says_what_to_do(project: Project) -> None:
     stuck(project)
     assert project.read("a.txt") == "theirs, and longer\n"
     (aside,) = project.root.glob(".remit-*")
@@ -130,7 +130,7 @@ def test_where_going_back_fails_nothing_is_lost_and_it_says_what_to_do(project: 
 
 
 @pytest.mark.req("PX-35")
-def test_mended_by_hand_it_is_settled_by_one_command(project: Project) -> None:
+def test_a_plan_that_was_repaired_by_hand_is_recovered_by_one_command(project: Project) -> None:
     envelope = stuck(project)
     (aside,) = project.root.glob(".remit-*")
     aside.replace(project.root / "a.txt")
@@ -142,7 +142,7 @@ def test_mended_by_hand_it_is_settled_by_one_command(project: Project) -> None:
 
 
 @pytest.mark.req("PX-35")
-def test_what_somebody_closes_as_it_is_says_that_a_person_must_look(project: Project) -> None:
+def test_an_abandoned_plan_says_that_a_person_must_look(project: Project) -> None:
     envelope = stuck(project)
     after = project.tree()
     envelope_id = json.loads(envelope)["envelope_id"]

@@ -45,7 +45,7 @@ def ends(outcome: PlanOutcome) -> tuple[list[str], list[str], list[str]]:
 @pytest.mark.parametrize("stop", [True, False])
 @pytest.mark.parametrize("back", [True, False])
 @pytest.mark.parametrize("failure", FAILURES)
-def test_what_the_flags_decide(project: Project, stop: bool, back: bool, failure: str) -> None:  # noqa: FBT001
+def test_the_flags_decide_how_a_failed_plan_ends(project: Project, stop: bool, back: bool, failure: str) -> None:  # noqa: FBT001
     spoil, code = FAILURES[failure]
     outcome = run(project, spoil, stop_on_error=stop, rollback_on_failure=back)
     always_back = code == 2003
@@ -71,7 +71,7 @@ def test_a_dependant_of_a_failed_action_is_skipped_with_the_reason(project: Proj
 
 
 @pytest.mark.req("PX-13", "PX-15")
-def test_what_a_partial_run_left_can_be_taken_back(project: Project) -> None:
+def test_the_changes_of_a_partial_run_can_be_rolled_back(project: Project) -> None:
     outcome = run(project, FAILURES["missing"][0], stop_on_error=False, rollback_on_failure=False)
     assert outcome.status.status == "PARTIAL"
     assert outcome.manifest is not None

@@ -21,7 +21,7 @@ NEVER = [{"type": "file_exists", "path": "never.txt"}]
 
 
 @pytest.mark.req("PX-11", "PX-28")
-def test_an_old_file_that_somebody_removed_after_a_crash_does_not_stand_for_a_verified_plan(
+def test_an_old_file_that_was_removed_after_a_crash_does_not_prove_that_the_plan_was_verified(
     project: Project, tmp_path: Path
 ) -> None:
     plan = plan_of(replace("edit", "edited.txt"), rules=NEVER)
@@ -36,7 +36,7 @@ def test_an_old_file_that_somebody_removed_after_a_crash_does_not_stand_for_a_ve
 
 
 @pytest.mark.req("PX-28")
-def test_once_it_was_verified_and_published_the_rest_is_cleared_away(project: Project, tmp_path: Path) -> None:
+def test_recovery_of_a_verified_and_published_plan_removes_its_old_files(project: Project, tmp_path: Path) -> None:
     plan = plan_of(replace("edit", "edited.txt"), create("make", "made.txt"))
     killed(project, tmp_path, plan, Fault("plan.cleared_one"))
     (report,) = project.workspace.recover()

@@ -51,7 +51,7 @@ def test_no_room_for_the_backups_is_a_refusal(project: Project) -> None:
 
 
 @pytest.mark.parametrize("phase", ["RUNNING", "VERIFYING", "REPORTING"])
-def test_a_disk_that_runs_full_later_takes_everything_back(project: Project, phase: str) -> None:
+def test_a_disk_that_runs_full_later_undoes_everything(project: Project, phase: str) -> None:
     project.write("a.txt", LARGE)
     project.write("b.txt")
     plan = plan_of(replace("a", "a.txt"), replace("b", "b.txt"), create("c", "new/c.txt", LARGE))
@@ -64,7 +64,7 @@ def test_a_disk_that_runs_full_later_takes_everything_back(project: Project, pha
     assert not list(project.root.rglob(".remit-*"))
 
 
-def test_papers_that_found_no_room_are_written_later(project: Project) -> None:
+def test_reports_that_did_not_fit_on_the_disk_are_written_later(project: Project) -> None:
     project.write("a.txt", LARGE)
     envelope = project.approve(plan_of(replace("a", "a.txt"))).canonical()
     outcome = ran(project.workspace.apply(envelope, on_status=at_phase("REPORTING", lambda: fill(project))))
@@ -75,7 +75,7 @@ def test_papers_that_found_no_room_are_written_later(project: Project) -> None:
     assert report == outcome.report.tree()
 
 
-def test_a_rollback_without_room_touches_nothing_and_works_later(project: Project) -> None:
+def test_a_rollback_on_a_full_disk_touches_nothing_and_works_later(project: Project) -> None:
     project.write("a.txt", LARGE)
     project.apply(plan_of(replace("a", "a.txt"), create("c", "c.txt")))
     after = project.tree()

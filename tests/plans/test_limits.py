@@ -36,7 +36,7 @@ def test_large_files_are_refused(tmp_path: Path, limit: str) -> None:
 
 
 @pytest.mark.req("PX-26")
-def test_a_result_that_grows_past_the_limit(tmp_path: Path) -> None:
+def test_a_result_that_would_grow_past_the_limit_is_a_problem(tmp_path: Path) -> None:
     project = Project(tmp_path, limits={"max_file_bytes": 1_000})
     project.write("a.txt", "a" * 500)
     document = project.workspace.preview(plan_of(replace("a", "a.txt", "a", "aaa"))).document
@@ -46,7 +46,7 @@ def test_a_result_that_grows_past_the_limit(tmp_path: Path) -> None:
 
 @pytest.mark.req("PX-26")
 @pytest.mark.parametrize("lanes", [1, 2])
-def test_fewer_at_once_where_the_configuration_says_so(tmp_path: Path, lanes: int) -> None:
+def test_a_plan_succeeds_with_fewer_parallel_actions_where_configured(tmp_path: Path, lanes: int) -> None:
     project = Project(tmp_path, limits={"max_concurrent_operations": lanes})
     plan = plan_of(*(create(f"a{n}", f"d{n}/f.txt") for n in range(6)), execution_order="parallel")
     assert project.apply(plan).status.status == "SUCCESS"
@@ -70,7 +70,7 @@ def test_no_plan_can_ask_for_more_time_than_there_is(project: Project, kind: str
 
 
 @pytest.mark.req("PX-25")
-def test_a_plan_whose_time_is_over_is_taken_back(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_whose_time_is_over_is_undone(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the host is moved on between two waves."""
     project.write("a.txt", "0\n")
     plan = plan_of(*(replace(f"a{n}", "a.txt", f"{n}", f"{n + 1}") for n in range(3)), timeout_seconds=60)

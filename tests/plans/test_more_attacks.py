@@ -129,7 +129,7 @@ def put_in_place(hostile: HostileProject, setup: str) -> Iterator[None]:
 
 
 @pytest.mark.req("PX-05", "PX-23", "PX-32", "PX-34", "PX-06")
-def test_no_plan_reaches_it_either(hostile: HostileProject, subtests: pytest.Subtests) -> None:
+def test_no_plan_reaches_any_further_denied_path(hostile: HostileProject, subtests: pytest.Subtests) -> None:
     for attack, role in ((each, role) for each in DENIED for role in each.roles):
         with subtests.test(f"{attack.kind} {role}"):
             if attack.setup in {"bind-file", "tmpfs", "block-device"}:
@@ -179,7 +179,7 @@ def test_what_another_program_would_read_something_into_is_a_name_and_shown_as_i
             assert hostile.world() == before
 
 
-def test_a_twin_in_other_letters_is_another_file(hostile: HostileProject) -> None:
+def test_a_name_with_look_alike_letters_is_another_file(hostile: HostileProject) -> None:
     """approval-022: a Cyrillic letter that looks like a Latin one gets nobody at the file that it looks like."""
     twin = "sub/\u043ek.txt"
     before = hostile.world()

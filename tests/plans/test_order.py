@@ -88,7 +88,7 @@ def test_parallel_actions_run_at_the_same_time_and_at_most_four(
 
 
 @pytest.mark.req("PX-08", "PX-09")
-def test_a_failure_in_one_lane_takes_back_all_of_them(project: Project) -> None:
+def test_a_failure_in_one_parallel_action_undoes_all_of_them(project: Project) -> None:
     names = [f"dir{number}/f.txt" for number in range(8)]
     for name in names:
         project.write(name)

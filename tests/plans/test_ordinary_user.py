@@ -57,7 +57,7 @@ def as_nobody(project: Project, tmp_path: Path, plan: bytes) -> str:
     return done.stdout.strip()
 
 
-def test_what_he_may_do_is_done(project: Project, tmp_path: Path) -> None:
+def test_an_action_that_an_ordinary_user_may_do_is_done(project: Project, tmp_path: Path) -> None:
     project.write("open/a.txt")
     project.write("closed/b.txt")
     assert as_nobody(project, tmp_path, plan_of(replace("a", "open/a.txt"))) == (
@@ -67,7 +67,7 @@ def test_what_he_may_do_is_done(project: Project, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["modify", "rename into"])
-def test_a_folder_that_is_closed_to_him_is_found_before_anything_runs(
+def test_a_folder_that_is_closed_to_the_user_is_found_before_anything_runs(
     project: Project, tmp_path: Path, way: str
 ) -> None:
     project.write("open/a.txt")

@@ -28,7 +28,7 @@ AWS = "AKIA" + "IOSFODNN7EXAMPLX"
     ],
     ids=["stops", "goes back", "keeps"],
 )
-def test_it_says_what_becomes_of_a_plan_that_fails_in_part(
+def test_a_preview_says_how_a_plan_that_fails_in_part_would_end(
     project: Project, flags: dict[str, Any], ending: str, risk: str, words: str
 ) -> None:
     project.write("a.txt")
@@ -46,14 +46,14 @@ def test_it_says_what_becomes_of_a_plan_that_fails_in_part(
         assert outcome.status.status == document.would_end, "as it was said"
 
 
-def test_nothing_that_can_be_done_is_nothing_that_is_changed(project: Project) -> None:
+def test_a_plan_whose_actions_would_all_fail_changes_nothing(project: Project) -> None:
     plan = plan_of(MISSING, replace("worse", "gone.txt"), stop_on_error=False, rollback_on_failure=False)
     document = project.workspace.preview(plan).document
     assert (document.would_end, document.risk) == ("FAILED", "MEDIUM")
     assert document.consequence == "2 actions would fail, so nothing would be changed at all."
 
 
-def test_of_a_plan_that_can_be_carried_out_there_is_nothing_to_say(project: Project) -> None:
+def test_a_plan_that_would_succeed_has_no_consequence_and_no_remarks(project: Project) -> None:
     project.write("a.txt")
     document = project.workspace.preview(plan_of(GOOD)).document
     assert (document.status, document.doomed, document.would_end) == ("READY", False, "SUCCESS")
@@ -103,7 +103,7 @@ CHECKS = "    if not user.is_admin: raise Forbidden()\n    if amount > LIMIT: ra
 
 
 @pytest.mark.req("PX-24", "VX-08")
-def test_what_a_plan_takes_away_is_seen_whatever_stands_above_it_or_needs_an_approval(project: Project) -> None:
+def test_removed_lines_are_shown_whatever_is_above_them_or_need_an_approval(project: Project) -> None:
     project.write("pay.py", f'def pay(user, amount):\n{CHECKS}    send(amount, "end")\n')
     project.write('token="z.py', "import os\nos.remove(x)\n")
     plan = plan_of(
@@ -122,7 +122,7 @@ def test_what_a_plan_takes_away_is_seen_whatever_stands_above_it_or_needs_an_app
 
 
 @pytest.mark.req("PX-24")
-def test_a_file_that_nobody_can_read_needs_an_approval_of_its_own(project: Project) -> None:
+def test_a_binary_file_needs_an_approval_of_its_own(project: Project) -> None:
     text, image = (
         create("a", "page.php", b"<?php system($x); ?> # caf\xe9\n"),
         create("b", "x.png", b"\x89PNG\r\n" + bytes(99)),
@@ -170,13 +170,13 @@ def test_a_formula_that_was_there_before_is_not_the_plans(project: Project) -> N
     assert document.remarks == ()
 
 
-def test_there_is_an_end_to_what_is_remarked(project: Project) -> None:
+def test_the_number_of_remarks_is_limited(project: Project) -> None:
     tables = [create(f"a{n}", f"t{n}.csv", "=1\n" * 100) for n in range(60)]
     document = project.workspace.preview(plan_of(*tables)).document
     assert len(document.remarks) == 1_000
 
 
-def test_a_private_file_that_others_could_read_then_is_no_small_thing(project: Project) -> None:
+def test_a_private_file_that_others_could_read_afterwards_raises_the_risk(project: Project) -> None:
     project.write("a.txt", mode=0o600)
     project.write("b.txt", mode=0o644)
     plan = plan_of(replace("a", "a.txt"), replace("b", "b.txt"), create("c", "c.txt"), preserve_permissions=False)

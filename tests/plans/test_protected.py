@@ -77,7 +77,7 @@ def test_the_new_name_of_a_file_may_be_protected_too(project: Project) -> None:
 
 
 @pytest.mark.req("PX-06")
-def test_an_approval_for_another_file_is_none(project: Project) -> None:
+def test_an_approval_for_another_file_is_refused(project: Project) -> None:
     with pytest.raises(RefusedError):
         project.approve(plan_of(create("a", ".env", "A=1\n")), protected=["sub/.env"])
     with pytest.raises(RefusedError, match="needs no approval of this kind"):
@@ -164,7 +164,7 @@ def test_content_that_needs_an_approval_of_its_own(project: Project, name: str) 
 
 @pytest.mark.req("PX-24", "PX-06")
 @pytest.mark.parametrize("path, code", [("a", 1011), ("a.json", 1007), (".env", 1006)])
-def test_a_signature_alone_allows_none_of_it(project: Project, path: str, code: int) -> None:
+def test_a_signature_alone_allows_nothing_that_needs_a_named_approval(project: Project, path: str, code: int) -> None:
     """The protocol layer signs whatever it likes; what it does not name is refused when it is applied."""
     content = "#!/bin/sh\n" if path == "a" else "{"
     plan = Plan.parse(plan_of(create("a", path, content)))

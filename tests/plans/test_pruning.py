@@ -23,7 +23,7 @@ def applied(project: Project) -> str:
 
 
 @pytest.mark.req("PX-32")
-def test_what_can_still_be_taken_back_is_never_removed(project: Project) -> None:
+def test_backups_of_a_run_that_can_be_rolled_back_are_never_removed(project: Project) -> None:
     folder = project.root / applied(project)
     assert project.workspace.prune() == []
     assert any((folder / "backups").iterdir())
@@ -32,7 +32,9 @@ def test_what_can_still_be_taken_back_is_never_removed(project: Project) -> None
 
 @pytest.mark.req("PX-32")
 @pytest.mark.parametrize("why", ["executed", "expired"])
-def test_backups_of_a_run_that_is_over_go_and_its_papers_stay(project: Project, clock: MovableClock, why: str) -> None:
+def test_backups_of_a_rolled_back_or_expired_run_are_removed_and_its_reports_stay(
+    project: Project, clock: MovableClock, why: str
+) -> None:
     folder = project.root / applied(project)
     if why == "executed":
         project.workspace.rollback("last")

@@ -129,7 +129,7 @@ def test_before_the_intent_nothing_has_happened(project: Project, tmp_path: Path
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", some(BACK, 2))
-def test_what_did_not_reach_the_world_is_taken_back(project: Project, tmp_path: Path, point: str) -> None:
+def test_a_plan_that_had_not_taken_effect_is_undone(project: Project, tmp_path: Path, point: str) -> None:
     seed(project)
     before = project.tree()
     envelope = killed(project, tmp_path, edits(), Fault(point))
@@ -145,7 +145,9 @@ def test_what_did_not_reach_the_world_is_taken_back(project: Project, tmp_path: 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", some(FORWARD, 2))
 @pytest.mark.parametrize("plan", [edits(), chain()], ids=["one wave", "several waves"])
-def test_what_was_all_switched_is_finished(project: Project, tmp_path: Path, point: str, plan: bytes) -> None:
+def test_a_plan_whose_changes_were_all_switched_is_finished(
+    project: Project, tmp_path: Path, point: str, plan: bytes
+) -> None:
     seed(project)
     wanted = after_of(tmp_path, plan)
     envelope = killed(project, tmp_path, plan, Fault(point))
@@ -160,7 +162,7 @@ def test_what_was_all_switched_is_finished(project: Project, tmp_path: Path, poi
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("occurrence", [1, 2, 3, 4])
-def test_killed_between_two_waves(project: Project, tmp_path: Path, occurrence: int) -> None:
+def test_a_plan_killed_between_two_waves_is_undone(project: Project, tmp_path: Path, occurrence: int) -> None:
     seed(project)
     before = project.tree()
     killed(project, tmp_path, chain(), Fault("road.noted", occurrence))
@@ -172,7 +174,9 @@ def test_killed_between_two_waves(project: Project, tmp_path: Path, occurrence: 
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_killed_while_the_steps_are_switched(project: Project, tmp_path: Path, step: int) -> None:
+def test_a_plan_killed_while_its_steps_are_switched_is_finished_or_undone(
+    project: Project, tmp_path: Path, step: int
+) -> None:
     seed(project)
     before, wanted = project.tree(), after_of(tmp_path, edits())
     kept = tmp_path / "envelope.json"
@@ -189,7 +193,7 @@ def test_killed_while_the_steps_are_switched(project: Project, tmp_path: Path, s
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", some([*BACK, *FORWARD], 2))
-def test_a_live_envelope_goes_on_where_a_crash_stopped_it(project: Project, tmp_path: Path, point: str) -> None:
+def test_a_valid_envelope_continues_where_a_crash_stopped_it(project: Project, tmp_path: Path, point: str) -> None:
     seed(project)
     wanted = after_of(tmp_path, edits())
     envelope = killed(project, tmp_path, edits(), Fault(point))
@@ -202,7 +206,7 @@ def test_a_live_envelope_goes_on_where_a_crash_stopped_it(project: Project, tmp_
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("second", [Fault("road.settled"), Fault("road.noted", 6), Fault("road.noted", 9)], ids=str)
-def test_a_second_life_that_dies_too_leaves_the_files_that_were_there(
+def test_a_repeated_apply_that_is_killed_too_leaves_the_original_files(
     project: Project, tmp_path: Path, second: Fault
 ) -> None:
     """What the first life noted of its waves must not be believed of the second: `same.txt` would be lost.
@@ -224,7 +228,7 @@ def test_a_second_life_that_dies_too_leaves_the_files_that_were_there(
 
 @pytest.mark.req("PX-28", "PX-11")
 @pytest.mark.parametrize("point", ["road.noted", "plan.folders_removed"])
-def test_killed_while_it_is_taken_back(project: Project, tmp_path: Path, point: str) -> None:
+def test_a_plan_killed_while_it_is_undone_is_undone_by_recovery(project: Project, tmp_path: Path, point: str) -> None:
     """A rule does not hold, so all is taken back; and then the process dies, too."""
     seed(project)
     before = project.tree()
@@ -242,7 +246,7 @@ def test_killed_while_it_is_taken_back(project: Project, tmp_path: Path, point: 
 
 @pytest.mark.req("PX-28", "PX-15")
 @pytest.mark.parametrize("point", some(["road.intent_recorded", *ROLLED], 2))
-def test_a_rollback_that_was_killed_ends_in_one_of_the_two(project: Project, tmp_path: Path, point: str) -> None:
+def test_a_killed_rollback_leaves_all_files_rolled_back_or_none(project: Project, tmp_path: Path, point: str) -> None:
     seed(project)
     before = project.tree()
     project.apply(edits())

@@ -33,7 +33,7 @@ def applied(project: Project) -> Path:
 
 @pytest.mark.req("PX-12", "PX-37")
 @pytest.mark.parametrize("paper", PAPERS)
-def test_each_paper_is_valid_against_the_schema_that_is_shipped(project: Project, paper: str) -> None:
+def test_each_report_is_valid_against_the_schema_that_is_shipped(project: Project, paper: str) -> None:
     folder = applied(project)
     document = json.loads((folder / paper).read_text())
     jsonschema_rs.validator_for(load_schema(PAPERS[paper])).validate(document)
@@ -85,7 +85,7 @@ def test_the_log_is_json_lines_without_secrets(project: Project) -> None:
 
 
 @pytest.mark.req("PX-27")
-def test_the_protocol_layer_hears_of_each_phase(project: Project) -> None:
+def test_the_protocol_layer_is_notified_of_each_phase(project: Project) -> None:
     project.write("a.txt")
     heard: list[StatusUpdate] = []
     outcome = project.apply(plan_of(replace("a", "a.txt")), on_status=heard.append)
@@ -96,7 +96,7 @@ def test_the_protocol_layer_hears_of_each_phase(project: Project) -> None:
 
 
 @pytest.mark.req("PX-37")
-def test_the_status_is_signed_over_the_papers(project: Project) -> None:
+def test_the_status_is_signed_over_the_reports(project: Project) -> None:
     project.write("a.txt")
     outcome = project.apply(plan_of(replace("a", "a.txt")))
     assert outcome.manifest is not None
@@ -132,7 +132,7 @@ def test_an_edit_that_changes_nothing_is_a_success_without_a_change(project: Pro
     assert file.stat().st_mtime_ns == 1_500_000_000_987_654_321
 
 
-def test_a_run_without_walls_says_so_wherever_it_is_named(tmp_path: Path) -> None:
+def test_a_run_without_a_sandbox_says_so_in_its_status_and_its_warnings(tmp_path: Path) -> None:
     project = Project(tmp_path, sandbox="unsafe-none")
     project.write("a.txt")
     outcome = project.apply(plan_of(replace("a", "a.txt")))

@@ -171,7 +171,7 @@ BEFORE_INTENT = ("the report folder", "a backup", "the first manifest", "the scr
 """An approval is not used up by a plan that found no room for these."""
 
 
-def test_inode_by_inode_until_there_are_enough(small: ProjectOnSmallDisk) -> None:
+def test_a_disk_with_too_few_inodes_is_safe_at_every_number(small: ProjectOnSmallDisk) -> None:
     """`climb` holds each level against the promise. Which steps are met is a matter of the kernel.
 
     Some kernels give an inode back a moment late: then a step finds one that was not counted, and is passed over.
@@ -185,14 +185,14 @@ def test_inode_by_inode_until_there_are_enough(small: ProjectOnSmallDisk) -> Non
 
 
 @pytest.mark.usefixtures("_taken_meanwhile")
-def test_block_by_block_until_there_are_enough(small: ProjectOnSmallDisk) -> None:
+def test_a_disk_with_too_few_blocks_is_safe_at_every_number(small: ProjectOnSmallDisk) -> None:
     chosen = [0, 200_000, 260_000, 290_000, 340_000, *range(380_000, 480_000, 10_000), 600_000]
     stages = climb(small, count(0, BLOCK) if LONG else chosen, small.ballast.leave_bytes)
     assert {"the report folder", "a backup", "the script", "the effect"} <= {*stages}
     assert {*stages} & {*PAPERS}
 
 
-def test_room_is_asked_for_before_anything_is_begun(small: ProjectOnSmallDisk) -> None:
+def test_free_space_is_checked_before_anything_is_begun(small: ProjectOnSmallDisk) -> None:
     """To the byte: what the backups and the new files need, and the megabyte to spare."""
     kept = sum(len(found[0]) for found in small.before.values() if found)
     needed = kept + 2 * len(LARGE) + len("one\nTWO\nthree\n") + backups.SPARE_BYTES

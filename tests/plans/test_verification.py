@@ -42,7 +42,7 @@ def seed(project: Project) -> None:
 
 @pytest.mark.req("PX-11")
 @pytest.mark.parametrize("name", HOLDS)
-def test_a_rule_that_holds(project: Project, name: str) -> None:
+def test_a_rule_that_holds_lets_the_plan_succeed(project: Project, name: str) -> None:
     seed(project)
     outcome = project.apply(plan(HOLDS[name]))
     assert outcome.status.status == "SUCCESS", outcome.errors
@@ -50,7 +50,7 @@ def test_a_rule_that_holds(project: Project, name: str) -> None:
 
 @pytest.mark.req("PX-11", "PX-15")
 @pytest.mark.parametrize("name", FAILS)
-def test_a_rule_that_does_not_hold_takes_everything_back(project: Project, name: str) -> None:
+def test_a_rule_that_does_not_hold_undoes_everything(project: Project, name: str) -> None:
     seed(project)
     before = project.tree()
     outcome = project.apply(plan(FAILS[name]))
@@ -62,7 +62,7 @@ def test_a_rule_that_does_not_hold_takes_everything_back(project: Project, name:
 
 
 @pytest.mark.req("PX-11")
-def test_a_rule_takes_back_even_where_the_flags_would_keep(project: Project) -> None:
+def test_a_failed_rule_undoes_the_plan_even_where_the_flags_would_keep_it(project: Project) -> None:
     seed(project)
     before = project.tree()
     raw = plan_of(replace("a", "a.txt"), rules=[FAILS["file_exists"] | {"path": "none"}], rollback_on_failure=False)
@@ -83,7 +83,7 @@ def test_an_expected_hash_that_is_not_met_is_found_before_anything_is_touched(
 
 
 @pytest.mark.req("PX-11")
-def test_expected_hashes_that_are_met(project: Project) -> None:
+def test_expected_hashes_that_are_met_let_the_plan_succeed(project: Project) -> None:
     project.write("a.txt")
     edit = replace(
         "a",
@@ -116,7 +116,7 @@ def test_a_file_that_was_removed_behind_its_back_is_noticed(project: Project) ->
 
 
 @pytest.mark.req("PX-11")
-def test_whoever_wrote_to_the_old_file_meanwhile_keeps_his_bytes(project: Project) -> None:
+def test_bytes_that_another_process_wrote_to_the_old_file_meanwhile_are_kept(project: Project) -> None:
     """He had it open before it was replaced: his bytes would go with the old file."""
     file = project.write("a.txt")
     envelope = project.approve(plan_of(replace("a", "a.txt"))).canonical()
@@ -132,7 +132,7 @@ def test_whoever_wrote_to_the_old_file_meanwhile_keeps_his_bytes(project: Projec
 
 
 @pytest.mark.req("PX-28")
-def test_what_somebody_else_made_alike_is_his(project: Project) -> None:
+def test_an_equal_file_that_another_process_made_is_not_taken_for_the_plans_own(project: Project) -> None:
     """The plan never came to its file; that it looks like the plan's own work does not make it so."""
     project.write("a.txt")
     project.write("b.txt")

@@ -92,7 +92,7 @@ def _views(world: World, proposal_id: str) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_what_a_plan_would_do_is_told_the_same(worlds: Worlds, name: str) -> None:
+def test_answers_about_what_a_plan_would_do_are_the_same(worlds: Worlds, name: str) -> None:
     plan = json.loads(PLANS[name])
     answers = []
     for world in worlds:
@@ -124,7 +124,7 @@ def test_people_see_what_the_agent_does_not(worlds: Worlds) -> None:
     assert first.root != second.root
 
 
-def test_a_person_who_denies_says_why_and_that_is_told(worlds: Worlds) -> None:
+def test_the_reason_that_a_person_gives_for_a_denial_is_reported(worlds: Worlds) -> None:
     answers = []
     for world in worlds:
         made = world.propose(PLANS["a delete"])
@@ -153,7 +153,7 @@ def test_after_the_run_an_agent_learns_how_it_ended_and_nothing_else(worlds: Wor
         assert one == other
 
 
-def test_why_an_approved_plan_is_not_applied_is_told_the_same(worlds: Worlds) -> None:
+def test_the_refusal_to_apply_an_approved_plan_is_the_same(worlds: Worlds) -> None:
     answers = []
     for number, world in enumerate(worlds):
         for path in ("late.txt", "other.txt"):
@@ -169,14 +169,14 @@ def test_why_an_approved_plan_is_not_applied_is_told_the_same(worlds: Worlds) ->
     assert answers[0] == answers[1]
 
 
-def test_lists_are_told_the_same(worlds: Worlds) -> None:
+def test_lists_are_the_same(worlds: Worlds) -> None:
     routes = ("/v1/plans", "/v1/plans?state=VOID", "/v1/me", "/v1/runs", "/v1/ledger/default/entries")
     for route in routes:
         one, other = (world.told("GET", route) for world in worlds)
         assert one == other, route
 
 
-def test_mcp_tells_the_same(worlds: Worlds) -> None:
+def test_answers_of_mcp_are_the_same(worlds: Worlds) -> None:
     answers = []
     for world in worlds:
         told = []
@@ -201,7 +201,7 @@ def test_mcp_tells_the_same(worlds: Worlds) -> None:
     assert any("sw0rdfish" in each or "password" in each for each in answers[0]), "what it sent itself is told"
 
 
-def test_the_event_stream_tells_the_same(worlds: Worlds) -> None:
+def test_the_event_stream_is_the_same(worlds: Worlds) -> None:
     """Ids are encrypted for each agent, so they are made alike here. How many events there are is compared."""
     answers = []
     for world in worlds:
@@ -229,7 +229,7 @@ def test_the_event_stream_tells_the_same(worlds: Worlds) -> None:
     assert not any("even" in each or SECRET in each for each in answers[0])
 
 
-def test_the_command_line_tells_an_agent_the_same(
+def test_output_of_the_command_line_for_an_agent_is_the_same(
     worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ("a literal that one of them has", "a delete of what is there in one", "a query file", "refused: outside")
@@ -291,7 +291,7 @@ def test_a_task_on_a_protected_file_needs_a_lease_that_a_person_issued(worlds: W
     (world.site.base / "readable.txt").unlink()
 
 
-def test_every_way_in_refuses_a_task_on_a_protected_file(
+def test_every_interface_refuses_a_task_on_a_protected_file(
     worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = worlds[0]
@@ -335,7 +335,7 @@ def test_a_protected_file_that_was_deleted_is_restored_by_a_persons_lease_only(
     (world.site.base / "readable.txt").unlink()
 
 
-def test_a_lease_that_an_agent_brought_about_is_no_persons(worlds: Worlds) -> None:
+def test_a_lease_that_an_agent_obtained_is_not_accepted_as_a_persons(worlds: Worlds) -> None:
     world = worlds[0]
     (world.site.base / ".env").write_text(f"TOKEN={SECRET}\n")
     manifest = _task(world, "by-an-agent", "FILE_COPY", ".env", "readable.txt")
@@ -427,7 +427,7 @@ def test_what_an_agent_wrote_itself_is_in_its_preview(worlds: Worlds) -> None:
     assert (shown["status"], bool(shown["withheld"]), shown["problems"]) == ("WITHHELD", True, None)
 
 
-def test_what_is_withheld_is_null_and_no_zero(worlds: Worlds) -> None:
+def test_a_withheld_value_is_null_and_not_zero(worlds: Worlds) -> None:
     """A zero or an empty list would say that nothing happened, or that nothing would fail."""
     world = worlds[0]
     world.site.project.write("zeros.txt", "one\n")
@@ -459,7 +459,7 @@ def test_what_is_withheld_is_null_and_no_zero(worlds: Worlds) -> None:
 # --- numbers of entries, and runs that changed nothing ---------------------------------------------------------------
 
 
-def test_an_undo_of_a_run_that_changed_nothing_is_told_like_every_other(worlds: Worlds) -> None:
+def test_the_undo_of_a_run_that_changed_nothing_looks_like_every_other(worlds: Worlds) -> None:
     """Else an agent could try values: the run that changes nothing is the one with the value that is there."""
     answers = []
     for world, value in zip(worlds, ("1", "2"), strict=True):
@@ -487,7 +487,7 @@ def test_an_undo_of_a_run_that_changed_nothing_is_told_like_every_other(worlds: 
     assert answers[0] == answers[1]
 
 
-def test_how_much_was_recorded_in_between_is_not_told_by_a_limit(
+def test_the_limit_of_missed_events_does_not_reveal_how_much_was_recorded_in_between(
     worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run notes each file, and no agent is told of that. It must not count them by how many events of its own still
@@ -508,7 +508,7 @@ def test_how_much_was_recorded_in_between_is_not_told_by_a_limit(
         assert next(event for event in stream.events() if "event" in event)["event"] == "desk.lagged"
 
 
-def test_the_command_line_tells_an_agent_no_number_of_entries(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_shows_an_agent_no_number_of_entries(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     commands = (("ledger", "verify"), ("ledger", "verify", "--json"), ("ledger", "head"), ("clock", "show"))
     doctor = []
     answers: list[list[str]] = []
@@ -531,7 +531,7 @@ def test_the_command_line_tells_an_agent_no_number_of_entries(worlds: Worlds, mo
     assert "holds" in answers[0][0]
 
 
-def test_how_far_a_cancelled_run_had_come_is_not_told(worlds: Worlds) -> None:
+def test_the_progress_of_a_cancelled_run_is_not_revealed(worlds: Worlds) -> None:
     world = worlds[0]
     world.site.project.write("stopped.txt", "one\n")
     made = world.propose(plan_of(replace("a", "stopped.txt", "one", "two"), plan_id="stopped"))

@@ -113,7 +113,7 @@ def test_a_link_in_the_place_of_a_file_is_refused(works: Works, where: str) -> N
 
 
 @pytest.mark.req("PX-34")
-def test_protected_files_in_a_folder_are_left_out_and_that_is_said(works: Works) -> None:
+def test_protected_files_in_a_folder_are_left_out_and_reported(works: Works) -> None:
     works.write("notes/.env", "KEY=1\n")
     works.write("notes/remit.yaml", "x: 1\n")
     for number in range(5):
@@ -185,13 +185,13 @@ def test_no_line_and_no_parameter_of_it_is_kept(open_works: Callable[..., Works]
 
 
 @pytest.mark.req("PX-22")
-def test_it_is_given_so_many_files_and_no_more(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipeline_gets_a_limited_number_of_files(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remit.plans.preparation.pipeline_scratch.MAX_FILES", 4)
     preview = works.workspace.preview(PLAN).document
     assert "at most 4 files" in preview.problems[0].message
 
 
-def test_a_folder_that_code_has_closed_is_removed_all_the_same(open_works: Callable[..., Works]) -> None:
+def test_a_folder_that_code_made_inaccessible_is_still_removed(open_works: Callable[..., Works]) -> None:
     works = with_code(
         open_works,
         "import os\ndef run(job):\n    open('own.txt', 'w').close()\n    os.umask(0o777)\n    os.mkdir('shut')\n",

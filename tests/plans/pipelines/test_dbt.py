@@ -86,7 +86,7 @@ def program(works: Works, *words: str) -> tuple[int, dict[str, Any]]:
         raise AssertionError(f"{ended.returncode}: {ended.stdout}{ended.stderr}") from None
 
 
-def test_models_are_seen_built_on_the_copy_and_taken_back(works: Works) -> None:
+def test_models_are_previewed_on_the_copy_built_and_rolled_back(works: Works) -> None:
     plan = plan_of(create("a1", "note.txt"), pipeline("m1", "models", parameters={"least": 15}))
     given, envelope = works.root.parent / "plan.json", str(works.root.parent / "envelope.json")
     given.write_bytes(plan)
@@ -146,7 +146,7 @@ def test_a_model_that_was_changed_since_the_approval_is_not_run(works: Works) ->
     assert works.tree() == works.before
 
 
-def test_where_dbt_is_not_installed_that_is_said(tmp_path: Path) -> None:
+def test_a_missing_dbt_is_reported(tmp_path: Path) -> None:
     works = Works(tmp_path, pipelines={"models": MODELS})
     works.write("models/dbt_project.yml", "name: shop\n")
     try:

@@ -78,7 +78,7 @@ def test_what_was_done_is_finished_without_running_anything_again(works: Works, 
 
 
 @pytest.mark.parametrize("done", some([1, 2, 3], 1))
-def test_killed_between_its_files_none_of_them_stays(works: Works, tmp_path: Path, done: int) -> None:
+def test_after_a_kill_between_its_files_all_or_none_of_them_stay(works: Works, tmp_path: Path, done: int) -> None:
     works.write("notes.txt")
     works.write("out/summary.json", "{}")
     kept = tmp_path / "envelope.json"

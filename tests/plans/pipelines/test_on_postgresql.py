@@ -38,7 +38,7 @@ def nightly(*, reversible: bool = True) -> dict[str, object]:
 
 
 @pytest.mark.req("PX-20", "PX-21")
-def test_query_files_on_a_server_are_seen_run_and_taken_back(store: Store) -> None:
+def test_query_files_on_a_server_are_previewed_run_and_rolled_back(store: Store) -> None:
     plan = plan_of(replace("a1", "a.txt"), nightly())
     preview = store.workspace.preview(plan).document
     assert store.world() == store.before
@@ -76,7 +76,7 @@ def test_a_file_that_fails_is_named_and_nothing_is_changed(store: Store) -> None
 
 
 @pytest.mark.req("PX-21")
-def test_one_that_cannot_be_taken_back_must_not_say_that_it_can(store: Store) -> None:
+def test_a_pipeline_that_cannot_be_undone_must_not_call_itself_reversible(store: Store) -> None:
     store.write("sql/note.sql", "ALTER TABLE log ADD COLUMN at timestamptz;\nINSERT INTO log VALUES ($line, now());\n")
     with pytest.raises(RefusedError, match="calls this pipeline reversible, and it is not"):
         store.workspace.preview(plan_of(nightly()))

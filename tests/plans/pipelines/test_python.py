@@ -19,7 +19,7 @@ WRITES = ("out/report.csv", "out/summary.json")
 
 
 @pytest.mark.req("PX-21")
-def test_a_pipeline_is_seen_run_and_its_files_go_again(works: Works) -> None:
+def test_a_pipeline_is_previewed_run_and_its_new_files_are_removed_by_the_rollback(works: Works) -> None:
     preview = works.workspace.preview(PLAN).document
     assert works.tree() == works.before
     (told,) = preview.pipelines
@@ -140,14 +140,14 @@ def test_code_or_data_that_was_changed_since_the_approval_is_not_run(works: Work
 
 
 @pytest.mark.req("PX-21")
-def test_byte_code_of_somebody_else_is_neither_bound_nor_run(works: Works) -> None:
+def test_foreign_byte_code_is_neither_bound_nor_run(works: Works) -> None:
     envelope = works.allowed(PLAN, "p1").canonical()
     works.write("etl/__pycache__/report.cpython-311.pyc", b"\0" * 100)
     assert ran(works.workspace.apply(envelope)).status.status == "SUCCESS"
 
 
 @pytest.mark.req("PX-18", "PX-21")
-def test_a_database_is_changed_by_code_closed_kept_and_taken_back(open_works: Callable[..., Works]) -> None:
+def test_a_database_is_changed_by_code_closed_backed_up_and_rolled_back(open_works: Callable[..., Works]) -> None:
     code = f"import duckdb\ndef run(job):\n    with duckdb.connect({DATABASE!r}) as shop:\n"
     code += "        shop.execute('UPDATE orders SET amount = amount + 100')\n    return 3\n"
     works = with_code(open_works, code, writes=[DATABASE])
@@ -166,7 +166,7 @@ def test_a_database_is_changed_by_code_closed_kept_and_taken_back(open_works: Ca
 
 
 @pytest.mark.req("PX-18", "PX-21")
-def test_of_a_database_that_code_leaves_no_lines_are_told(open_works: Callable[..., Works]) -> None:
+def test_a_database_that_code_leaves_is_shown_by_size_and_not_by_lines(open_works: Callable[..., Works]) -> None:
     code = f"import duckdb\ndef run(job):\n    with duckdb.connect({DATABASE!r}) as shop:\n"
     code += "        shop.execute('UPDATE orders SET amount = amount + 100')\n    return 3\n"
     works = with_code(open_works, code, writes=[DATABASE], description="Raises all prices.")
@@ -256,7 +256,7 @@ def test_cancelled_in_the_middle_nothing_is_left(open_works: Callable[..., Works
 
 
 @pytest.mark.req("PX-21")
-def test_whoever_listens_hears_which_function_is_running(works: Works) -> None:
+def test_a_listener_learns_which_function_is_running(works: Works) -> None:
     heard: list[str] = []
     works.workspace.preview(PLAN, on_status=lambda update: heard.append(update.what))
     assert "report: etl.clean:run (1 of 2)" in heard
@@ -264,7 +264,7 @@ def test_whoever_listens_hears_which_function_is_running(works: Works) -> None:
 
 
 @pytest.mark.req("PX-13", "PX-21")
-def test_half_of_its_files_never_stays(works: Works) -> None:
+def test_a_pipeline_never_leaves_only_some_of_its_files(works: Works) -> None:
     """The plan would keep what was done; but of these files one alone is nobody's wish."""
     works.write("out/summary.json", "{}")
     plan = plan_of(
@@ -290,7 +290,7 @@ def test_half_of_its_files_never_stays(works: Works) -> None:
 
 
 @pytest.mark.req("PX-21")
-def test_hashes_of_the_target_are_held_to(works: Works) -> None:
+def test_expected_hashes_of_the_target_are_checked(works: Works) -> None:
     wrong = "sha256:" + "0" * 64
     plan = plan_of(pipeline("p1", "report", target="out/report.csv", expected_hash_after=wrong))
     with pytest.raises(RefusedError, match="the plan expects the content"):

@@ -147,7 +147,7 @@ def test_bytes_of_all_files_together_are_bounded(scratch: PipelineScratch, root:
 
 
 @pytest.mark.req("PX-34")
-def test_what_is_missing_or_lies_too_deep_is_told(scratch: PipelineScratch, root: Path) -> None:
+def test_a_missing_path_and_a_folder_that_is_too_deep_are_reported(scratch: PipelineScratch, root: Path) -> None:
     with pytest.raises(RemitError) as told:
         scratch.add("nowhere")
     assert told.value.reason is Reason.FILE_MISSING

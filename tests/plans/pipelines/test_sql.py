@@ -16,7 +16,7 @@ ALL = "SELECT * FROM orders ORDER BY id"
 
 
 @pytest.mark.req("PX-20", "PX-21")
-def test_query_files_are_seen_run_and_taken_back_to_the_byte(works: Works) -> None:
+def test_query_files_are_previewed_run_and_rolled_back_byte_for_byte(works: Works) -> None:
     preview = works.workspace.preview(plan_of(nightly())).document
     assert works.tree() == works.before
     (told,) = preview.pipelines
@@ -49,7 +49,7 @@ def test_query_files_are_seen_run_and_taken_back_to_the_byte(works: Works) -> No
 
 
 @pytest.mark.req("PX-21")
-def test_one_that_calls_itself_irreversible_needs_no_more_than_it_is(works: Works) -> None:
+def test_a_reversible_pipeline_that_calls_itself_irreversible_needs_no_approval_for_it(works: Works) -> None:
     assert works.apply(plan_of(nightly(reversible=False))).status.status == "SUCCESS"
 
 
@@ -155,7 +155,7 @@ def test_a_query_file_that_was_changed_since_the_approval_is_not_run(works: Work
 
 
 @pytest.mark.req("PX-18", "PX-21")
-def test_a_database_that_somebody_has_open_is_left_alone(works: Works) -> None:
+def test_a_database_that_another_process_has_open_is_left_alone(works: Works) -> None:
     with held_open(works.database):
         preview = works.workspace.preview(plan_of(nightly())).document
         assert [problem.error_type for problem in preview.problems] == ["DATABASE_BUSY"]
@@ -190,7 +190,7 @@ def test_a_pipeline_of_sql_is_stopped_when_its_time_is_over(open_works: Callable
 
 
 @pytest.mark.req("PX-21")
-def test_whoever_listens_hears_which_step_is_running(works: Works) -> None:
+def test_a_listener_learns_which_step_is_running(works: Works) -> None:
     heard: list[StatusUpdate] = []
     works.apply(plan_of(nightly()), on_status=heard.append)
     said = [update.what for update in heard if update.phase == "CHECKING" and update.what]

@@ -49,7 +49,7 @@ def only(built: Plan) -> Denial:
 
 
 @pytest.mark.req("PX-18", "PX-34")
-def test_what_an_action_changes_and_names() -> None:
+def test_the_paths_that_an_action_changes_and_names_are_known() -> None:
     built = plan(
         sql("a"),
         sql("b", save_results_to="./out//x.csv", query_file="q.sql"),
@@ -182,7 +182,7 @@ def test_a_plan_does_not_change_a_text_that_it_runs(other: dict[str, Any]) -> No
 
 
 @pytest.mark.req("PX-26")
-def test_so_many_actions_and_so_many_files() -> None:
+def test_sql_actions_and_their_files_are_limited_in_number() -> None:
     assert denials(plan(*(sql(f"a{n}") for n in range(MAX_SQL_ACTIONS)))) == ()
     many = only(plan(*(sql(f"a{n}") for n in range(MAX_SQL_ACTIONS + 1))))
     assert (many.reason, many.where) == (Reason.LIMIT_EXCEEDED, "action_plan")

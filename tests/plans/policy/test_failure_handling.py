@@ -49,7 +49,7 @@ def test_a_failed_action_after_a_done_one_is_for_the_flags_to_decide(rest: tuple
 
 
 @pytest.mark.req("PX-22", "PX-35")
-def test_a_grave_failure_takes_the_plan_back_against_the_flags(subtests: pytest.Subtests) -> None:
+def test_a_grave_failure_undoes_the_plan_whatever_the_flags_say(subtests: pytest.Subtests) -> None:
     for reason in [
         Reason.HASH_MISMATCH,
         Reason.DISK_FULL,
@@ -76,7 +76,7 @@ def test_where_nothing_was_done_the_plan_has_failed_and_nothing_is_rolled_back(r
 
 
 @pytest.mark.req("PX-13")
-def test_a_cancelled_plan_goes_back_whatever_was_done() -> None:
+def test_a_cancelled_plan_is_undone_whatever_was_done() -> None:
     for flags in (KEEP, BACK):
         for results in (
             [DONE, failed(Reason.CANCELLED)],

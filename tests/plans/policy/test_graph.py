@@ -48,7 +48,7 @@ def test_the_order_is_that_of_the_plan_with_needs_first(subtests: pytest.Subtest
             assert order(*actions) == expected
 
 
-def test_implied_needs_are_told_with_the_explicit_ones() -> None:
+def test_implied_needs_are_listed_with_the_explicit_ones() -> None:
     built = plan(modify("a", "f"), modify("b", "f"), rename("c", "f", "g", "a"), delete("d", "g"), create("e", "h"))
     assert needs_of(built.action_plan) == {0: (), 1: (0,), 2: (0, 1), 3: (2,), 4: ()}
 

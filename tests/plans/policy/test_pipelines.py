@@ -106,7 +106,7 @@ def test_what_is_not_registered_or_not_allowed_is_refused(name: str, reason: Rea
 
 
 @pytest.mark.req("PX-21")
-def test_only_declared_parameters_are_taken_and_no_value_is_told() -> None:
+def test_only_declared_parameters_are_accepted_and_no_value_is_quoted() -> None:
     denial = only(plan(run("a", "nightly", parameters={"day": 1, "night": "hunter2"})))
     assert denial.reason is Reason.MALFORMED
     assert "'night'" in denial.what

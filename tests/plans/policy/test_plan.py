@@ -32,7 +32,7 @@ def reasons(built: Plan, given: Approvals | None = None, **settings: Any) -> lis
 
 
 @pytest.mark.req("PX-05")
-def test_a_plain_plan_is_allowed_and_its_paths_are_told_once_in_order() -> None:
+def test_a_plain_plan_is_allowed_and_its_paths_are_listed_once_in_order() -> None:
     built = plan(modify("a", "src/x.py"), rename("b", "./src//x.py", "src/y.py"), delete("c", "old"))
     assert decide_plan(built, CONFIG, ROOT, NO_APPROVALS).allowed
     assert [place.below for place in paths_of(built, CONFIG, ROOT)] == ["src/x.py", "src/y.py", "old"]
@@ -71,7 +71,7 @@ def test_a_wrong_path_is_refused_in_every_role_and_no_approval_helps(subtests: p
 
 
 @pytest.mark.req("PX-23")
-def test_what_the_root_is_called_opens_no_sibling() -> None:
+def test_a_sibling_whose_name_begins_like_the_root_is_refused() -> None:
     with pytest.raises(RefusedError):
         paths_of(plan(create("a", f"{ROOT}-evil/x")), CONFIG, ROOT)
     assert reasons(plan(create("a", "../project-evil/x"))) == [Reason.PATH_REFUSED]
@@ -141,7 +141,7 @@ def test_an_approval_may_spell_the_file_another_way_but_not_with_another_case() 
     assert reasons(plan(modify("a", "sub/.ENV")), approvals(protected=["sub/.env"])) == [Reason.PROTECTED]
 
 
-def test_what_needs_an_approval_is_told_in_the_order_of_the_plan() -> None:
+def test_needed_approvals_are_listed_in_the_order_of_the_plan() -> None:
     pipeline = {
         "action_id": "p",
         "action_type": "PIPELINE_RUN",
@@ -153,7 +153,7 @@ def test_what_needs_an_approval_is_told_in_the_order_of_the_plan() -> None:
 
 
 @pytest.mark.req("PX-31")
-def test_a_pipeline_that_nobody_registered_is_refused() -> None:
+def test_a_pipeline_that_is_not_registered_is_refused() -> None:
     run = {"type": "pipeline_run", "pipeline": "daily"}
     pipeline = {"action_id": "p", "action_type": "PIPELINE_RUN", "reversible": False, "operation": run}
     found = denials(plan(pipeline, create("a", "x")))

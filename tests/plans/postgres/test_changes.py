@@ -10,7 +10,7 @@ from tests.plans.project import at_phase, plan_of, ran, refused, replace
 
 
 @pytest.mark.req("PX-18", "PX-19", "PX-29")
-def test_files_and_rows_are_changed_by_one_plan_and_taken_back_by_one_rollback(store: Store) -> None:
+def test_files_and_rows_are_changed_by_one_plan_and_restored_by_one_rollback(store: Store) -> None:
     outcome = store.apply(mixed())
     assert outcome.status.status == "SUCCESS", outcome.errors
     assert store.state() == "after"
@@ -64,7 +64,7 @@ def test_what_fails_on_its_last_action_leaves_neither_files_nor_rows(store: Stor
 
 
 @pytest.mark.req("PX-20")
-def test_a_statement_that_cannot_be_done_is_told_and_nothing_is_begun(store: Store) -> None:
+def test_a_statement_that_cannot_run_is_reported_and_nothing_is_begun(store: Store) -> None:
     plan = mixed(on_shop("a5", "UPDATE orders SET nothing = 1"))
     document = store.workspace.preview(plan).document
     assert document.status == "WOULD_FAIL"
@@ -104,7 +104,7 @@ def test_rows_that_no_statement_touches_may_change_meanwhile(store: Store) -> No
 
 
 @pytest.mark.req("PX-36")
-def test_rows_that_change_between_the_look_and_the_deed_fail_the_plan_and_nothing_is_changed(store: Store) -> None:
+def test_rows_that_change_between_the_check_and_the_run_fail_the_plan_and_nothing_is_changed(store: Store) -> None:
     envelope = store.approve(mixed()).canonical()
     meddle = at_phase("CHECKPOINT", lambda: store.ask("UPDATE orders SET total = 99 WHERE id = 1") and None)
     outcome = ran(store.workspace.apply(envelope, on_status=meddle))
@@ -125,7 +125,7 @@ def test_a_plan_may_change_rows_and_no_file(store: Store) -> None:
     assert store.world() == store.before
 
 
-def test_a_plan_that_only_reads_has_nothing_to_take_back(store: Store) -> None:
+def test_a_plan_that_only_reads_rows_has_no_rows_to_roll_back(store: Store) -> None:
     outcome = store.apply(plan_of(on_shop("a1", "SELECT * FROM orders"), replace("a2", "a.txt")))
     assert outcome.status.status == "SUCCESS"
     assert outcome.manifest is not None
@@ -162,7 +162,7 @@ def test_the_text_of_a_query_file_is_bound_and_its_parameters_are(store: Store) 
 
 
 @pytest.mark.req("PX-34")
-def test_rows_that_somebody_has_locked_are_a_refusal_and_the_approval_is_not_used(store: Store) -> None:
+def test_rows_locked_by_another_session_are_a_refusal_and_the_approval_is_not_used(store: Store) -> None:
     envelope = store.approve(mixed()).canonical()
     with store.held("UPDATE orders SET total = 1 WHERE id = 1"):
         code, message = refused(store.workspace.apply(envelope))
@@ -182,7 +182,7 @@ def test_a_reader_who_stays_is_a_refusal_and_the_approval_is_not_used(store: Sto
     assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
 
 
-def test_what_is_kept_of_rows_counts_with_the_backups(open_store: Callable[..., Store]) -> None:
+def test_before_images_of_rows_are_part_of_the_backup_limit(open_store: Callable[..., Store]) -> None:
     store = open_store(limits={"max_backup_bytes": 20_000})
     store.ask("INSERT INTO orders SELECT n, 2, 'many', n FROM generate_series(100, 2000) n")
     before = store.world()
@@ -205,7 +205,7 @@ def test_a_constraint_that_is_checked_at_the_end_is_found_before_anything_is_beg
 
 
 @pytest.mark.req("PX-20", "PX-28")
-def test_what_the_server_does_not_commit_takes_the_files_back(store: Store) -> None:
+def test_files_are_undone_when_the_server_does_not_commit(store: Store) -> None:
     envelope = store.approve(mixed()).canonical()
     outcome = ran(store.workspace.apply(envelope, on_status=at_phase("REPORTING", store.end_connections)))
     assert outcome.status.status == "ROLLED_BACK"
@@ -219,7 +219,7 @@ def test_what_the_server_does_not_commit_takes_the_files_back(store: Store) -> N
     assert store.workspace.verify_ledger().holds
 
 
-def test_progress_is_told(store: Store) -> None:
+def test_progress_is_reported(store: Store) -> None:
     heard: list[str] = []
     envelope = store.approve(mixed()).canonical()
     store.workspace.apply(envelope, on_status=lambda update: heard.append(update.phase))

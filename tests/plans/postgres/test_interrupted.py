@@ -68,7 +68,7 @@ def test_before_the_intent_nothing_has_happened(store: Store, tmp_path: Path, po
 
 @pytest.mark.req("PX-20", "PX-28")
 @pytest.mark.parametrize("point", some(BACK, 2))
-def test_what_was_not_committed_is_taken_back_with_its_files(store: Store, tmp_path: Path, point: str) -> None:
+def test_a_change_that_was_not_committed_is_undone_with_its_files(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = recovered(store)
     assert outcome.status.status == "ROLLED_BACK"
@@ -81,7 +81,7 @@ def test_what_was_not_committed_is_taken_back_with_its_files(store: Store, tmp_p
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", ["road.intent_recorded", "elsewhere.begun", "road.effect_done"])
-def test_a_repeat_takes_it_back_and_says_that_it_must_be_approved_again(
+def test_a_repeated_apply_undoes_it_and_says_that_it_must_be_approved_again(
     store: Store, tmp_path: Path, point: str
 ) -> None:
     envelope = killed(store, tmp_path, Fault(point))
@@ -94,7 +94,7 @@ def test_a_repeat_takes_it_back_and_says_that_it_must_be_approved_again(
 
 @pytest.mark.req("PX-20", "PX-28", "PX-29")
 @pytest.mark.parametrize("point", some(FORWARD, 2))
-def test_what_was_committed_is_finished_and_can_be_taken_back(store: Store, tmp_path: Path, point: str) -> None:
+def test_a_committed_change_is_finished_and_can_be_rolled_back(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = recovered(store)
     assert outcome.status.status == "SUCCESS", outcome.errors
@@ -109,7 +109,7 @@ def test_what_was_committed_is_finished_and_can_be_taken_back(store: Store, tmp_
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", ["elsewhere.noted", "elsewhere.committed"])
-def test_a_repeat_asks_the_server_what_became_of_it(store: Store, tmp_path: Path, point: str) -> None:
+def test_a_repeated_apply_asks_the_server_whether_it_committed(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = ran(store.workspace.apply(envelope))
     assert outcome.status.status == ("SUCCESS" if point == "elsewhere.committed" else "ROLLED_BACK")
@@ -127,7 +127,7 @@ def test_a_plan_without_a_file_is_settled_too(store: Store, tmp_path: Path, poin
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("done", [1, 2])
-def test_killed_between_two_files_all_of_it_is_taken_back(store: Store, tmp_path: Path, done: int) -> None:
+def test_after_a_kill_between_two_files_everything_is_undone(store: Store, tmp_path: Path, done: int) -> None:
     kept = tmp_path / "envelope.json"
     kept.write_bytes(store.approve(PLAN).canonical())
     command = [preloaded.python(), "-c", KILL_AT_STEP, str(store.root), str(kept), str(done)]

@@ -27,7 +27,7 @@ def test_a_note_survives_the_mask_of_the_ledger(system: int, xid: int) -> None:
     assert read_commit([recorded["note"]]) == commit
 
 
-def test_what_was_noted_before_all_was_begun_anew_is_over() -> None:
+def test_a_commit_noted_before_the_run_began_again_is_ignored() -> None:
     first, second = (Commit("shop", {"xid": number, "backend": 1, "database": "1/1"}) for number in ("5", "6"))
     assert read_commit([]) is None
     assert read_commit([note_wave(1, []), note_commit(first), note_undo("ROLLED_BACK", ())]) == first
@@ -35,12 +35,12 @@ def test_what_was_noted_before_all_was_begun_anew_is_over() -> None:
     assert read_commit([note_commit(first), note_wave(0, []), note_commit(second)]) == second
 
 
-def test_a_note_that_cannot_be_read_is_no_guess() -> None:
+def test_a_note_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(EnvironmentFailureError, match="cannot be read"):
         read_commit([{"commit": ["shop", ["zz"], None]}])
 
 
-def test_papers_from_before_there_were_servers_keep_their_digests() -> None:
+def test_documents_from_before_there_were_servers_keep_their_digests() -> None:
     manifest: dict[str, Any] = {
         "manifest_id": "00000000-0000-4000-8000-000000000001",
         "plan_id": "p",

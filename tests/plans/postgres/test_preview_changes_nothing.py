@@ -111,7 +111,7 @@ def test_previews_and_applies_are_in_no_deadlock_with_a_writer(store: Store) -> 
 
 
 @pytest.mark.req("PV-05", "PX-34")
-def test_a_lock_that_is_not_had_is_told_with_its_table_and_the_approval_stays_valid(
+def test_a_lock_that_cannot_be_acquired_is_reported_with_its_table_and_the_approval_stays_valid(
     open_store: Callable[..., Store],
 ) -> None:
     connection = {"type": "postgresql", "url_variable": "SHOP_URL", "lock_timeout_seconds": 1}

@@ -11,7 +11,7 @@ ALL = "SELECT id, state, total FROM orders ORDER BY id"
 
 
 @pytest.mark.req("PX-18", "PX-19")
-def test_rows_are_saved_as_csv_and_as_json_and_taken_back(store: Store) -> None:
+def test_rows_are_saved_as_csv_and_as_json_and_rolled_back(store: Store) -> None:
     outcome = store.apply(
         plan_of(
             on_shop("a1", ALL, save_results_to="out/orders.csv"),

@@ -29,7 +29,7 @@ def reasons(outcome: RollbackOutcome) -> str:
 
 @pytest.mark.req("PX-20", "PX-34")
 @pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
-def test_what_cannot_be_taken_back_needs_an_approval_by_its_name(store: Store, query: str, why: str) -> None:
+def test_an_action_that_cannot_be_undone_needs_an_approval_by_its_name(store: Store, query: str, why: str) -> None:
     plan = mixed(on_shop("a5", query))
     document = store.workspace.preview(plan).document
     assert document.status == "NEEDS_APPROVAL"
@@ -46,7 +46,7 @@ def test_what_cannot_be_taken_back_needs_an_approval_by_its_name(store: Store, q
 
 @pytest.mark.req("PX-19", "PX-20")
 @pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
-def test_of_what_cannot_be_taken_back_the_files_are_and_it_is_said_why_the_rows_are_not(
+def test_a_rollback_without_its_rows_restores_the_files_and_says_why_the_rows_stay(
     store: Store, query: str, why: str
 ) -> None:
     envelope = store.approve(mixed(on_shop("a5", query)), irreversible=ALL)
@@ -68,7 +68,7 @@ def test_of_what_cannot_be_taken_back_the_files_are_and_it_is_said_why_the_rows_
     assert again == restored  # there is nothing left that could be restored
 
 
-def test_rows_that_cannot_be_taken_back_cannot_be_asked_for_either(store: Store) -> None:
+def test_rows_that_cannot_be_rolled_back_cannot_be_selected_either(store: Store) -> None:
     envelope = store.approve(plan_of(on_shop("a1", DDL)), irreversible=["a1"])
     outcome = store.workspace.apply(envelope.canonical())
     assert isinstance(outcome, PlanOutcome)
@@ -79,7 +79,7 @@ def test_rows_that_cannot_be_taken_back_cannot_be_asked_for_either(store: Store)
 
 
 @pytest.mark.req("PX-19")
-def test_files_and_rows_can_be_taken_back_one_after_the_other(store: Store) -> None:
+def test_files_and_rows_can_be_rolled_back_one_after_the_other(store: Store) -> None:
     outcome = store.apply(mixed())
     assert outcome.manifest is not None
     files = [each.checkpoint_id for each in outcome.manifest.checkpoints]
@@ -125,7 +125,7 @@ def test_rows_that_the_plan_did_not_touch_stay_as_others_made_them(store: Store)
 
 
 @pytest.mark.req("PX-19")
-def test_without_its_server_nothing_is_taken_back(store: Store) -> None:
+def test_without_its_server_nothing_is_rolled_back(store: Store) -> None:
     store.apply(mixed())
     after = store.tree()
     store.environ[VARIABLE] = f"postgresql://nobody:{store.password}@127.0.0.1:1/none"
@@ -216,7 +216,7 @@ def test_a_rollback_that_the_server_does_not_commit_leaves_all_as_the_plan_left_
     assert store.state() == "before"
 
 
-def test_rows_are_kept_as_long_as_they_can_be_taken_back_and_pruned_then(store: Store) -> None:
+def test_before_images_are_kept_while_rows_can_be_rolled_back_and_pruned_afterwards(store: Store) -> None:
     outcome = store.apply(mixed())
     kept = store.report_folder(outcome) / "backups" / "rows.bak"
     assert store.workspace.prune() == []
@@ -226,7 +226,7 @@ def test_rows_are_kept_as_long_as_they_can_be_taken_back_and_pruned_then(store: 
     assert not kept.exists()
 
 
-def test_a_second_plan_on_the_same_rows_is_taken_back_first(store: Store) -> None:
+def test_a_second_plan_on_the_same_rows_must_be_rolled_back_first(store: Store) -> None:
     first = store.apply(plan_of(on_shop("a1", UPDATE), replace("a2", "a.txt")))
     second = store.apply(plan_of(on_shop("a1", "UPDATE orders SET total = 0"), plan_id="plan-002"))
     assert store.workspace.rollback(first.status.envelope_id).status == "REFUSED"

@@ -19,7 +19,7 @@ def told_of(store: Store, plan: bytes) -> str:
 
 @pytest.mark.req("PX-20")
 @pytest.mark.parametrize("flag", ["stop_on_error", "rollback_on_failure"])
-def test_it_is_done_whole_or_not_at_all(store: Store, flag: str) -> None:
+def test_a_plan_on_a_server_must_be_done_as_a_whole_or_not_at_all(store: Store, flag: str) -> None:
     told = told_of(store, mixed(**{flag: False}))
     assert f"as a whole or not at all, and {flag} is false" in told
     assert f"Leave {flag} out" in told
@@ -93,7 +93,7 @@ def test_a_superuser_is_refused(store: Store) -> None:
     assert "superuser" in told_of(store, plan_of(on_shop("a1", UPDATE)))
 
 
-def test_the_address_may_stand_in_a_file_that_nobody_else_reads(
+def test_the_address_may_be_in_a_file_that_no_other_user_can_read(
     open_store: Callable[..., Store], tmp_path: Any
 ) -> None:
     file = tmp_path / "url"

@@ -39,7 +39,7 @@ def test_the_password_is_nowhere_and_rows_are_only_where_they_lead_back(store: S
 
 
 @pytest.mark.req("PX-34")
-def test_a_wrong_password_is_told_without_it(store: Store) -> None:
+def test_a_wrong_password_is_reported_without_the_password(store: Store) -> None:
     envelope = store.approve(mixed()).canonical()
     wrong = f"{store.password}-wrong"
     store.environ[VARIABLE] = store.url.replace(store.password, wrong).replace("host=", "host=/nowhere")
@@ -61,7 +61,7 @@ def said(store: Store, *arguments: str) -> tuple[int, str]:
     return ended.exit_code, ended.output
 
 
-def test_people_are_shown_rows_servers_and_the_way_back(store: Store, tmp_path: Path) -> None:
+def test_people_are_shown_rows_servers_and_the_rollback(store: Store, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(mixed())
     code, output = said(store, "preview", str(plan))
@@ -84,7 +84,7 @@ def test_people_are_shown_rows_servers_and_the_way_back(store: Store, tmp_path: 
 
 
 @pytest.mark.req("PX-20")
-def test_people_are_told_what_cannot_be_taken_back_before_and_after(store: Store, tmp_path: Path) -> None:
+def test_people_see_what_cannot_be_rolled_back_before_and_after_the_run(store: Store, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_bytes(plan_of(on_shop("a1", "INSERT INTO log VALUES ('x')")))
     _, output = said(store, "preview", str(plan))

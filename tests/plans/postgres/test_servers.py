@@ -66,9 +66,7 @@ def test_a_server_that_is_not_there_is_a_refusal_without_its_password(own_store:
 
 @pytest.mark.req("PX-20", "PX-28")
 @pytest.mark.parametrize("phase", ["RUNNING", "VERIFYING", "REPORTING"])
-def test_a_server_that_stops_in_the_middle_takes_the_files_back(
-    own_store: Store, server: OwnServer, phase: str
-) -> None:
+def test_files_are_undone_when_the_server_stops_in_the_middle(own_store: Store, server: OwnServer, phase: str) -> None:
     envelope = own_store.approve(mixed()).canonical()
 
     def restart() -> None:
@@ -98,7 +96,7 @@ def stops_when_noted(server: OwnServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.mark.req("PX-20", "PX-28")
 @pytest.mark.usefixtures("stops_when_noted")
-def test_while_nobody_can_say_what_became_of_it_the_plan_stays_open_and_recovery_settles_it(
+def test_a_plan_with_an_unknown_commit_stays_open_until_recovery_finishes_it(
     own_store: Store, server: OwnServer
 ) -> None:
     envelope = own_store.approve(mixed()).canonical()
@@ -156,7 +154,7 @@ def test_recovery_needs_the_server_only_where_a_commit_was_noted(
 
 
 @pytest.mark.req("PX-28")
-def test_killed_while_the_server_commits_files_and_rows_agree_all_the_same(
+def test_files_and_rows_agree_after_a_kill_while_the_server_commits(
     own_store: Store, server: OwnServer, tmp_path: Path
 ) -> None:
     """COMMIT waits for a standby that there is not: it is durable, and nobody was told."""

@@ -56,7 +56,7 @@ def test_the_text_of_statements_is_shown_in_the_preview_and_kept_nowhere(store: 
 
 
 @pytest.mark.req("PX-34")
-def test_a_shown_text_is_masked_and_whole_and_one_that_does_not_fit_needs_a_yes_by_name(store: Store) -> None:
+def test_a_shown_text_is_masked_and_whole_and_one_that_does_not_fit_needs_an_approval_by_name(store: Store) -> None:
     token = "ghp_" + "a1B2" * 9
     query = f"UPDATE people SET note = '{token}' WHERE name IN ({', '.join(repr(str(one)) for one in range(2_000))})"
     (told,) = store.workspace.preview(plan_of(on_shop("a1", query))).document.sql
@@ -98,7 +98,7 @@ def test_rows_that_truncate_takes_by_cascade_are_not_counted(store: Store, sayin
     assert "all, not counted" in output
 
 
-def test_an_index_without_a_name_is_told_by_its_table(store: Store) -> None:
+def test_an_index_without_a_name_is_shown_by_its_table(store: Store) -> None:
     (told,) = store.workspace.preview(plan_of(on_shop("a1", "CREATE INDEX ON people (name)"))).document.sql
     (one,) = told.statements
     assert one.words == "creates an index on people"
@@ -111,7 +111,7 @@ def test_rows_of_a_cascade_are_shown_with_the_statement(saying: Saying) -> None:
     assert "1 removed, 2 in other tables" in output
 
 
-def test_a_plan_of_rows_alone_ends_with_its_way_back_and_nothing_dangling(saying: Saying) -> None:
+def test_a_plan_of_rows_alone_ends_with_its_rollback_command_and_no_empty_part(saying: Saying) -> None:
     code, output = saying("run", plan_of(on_shop("a1", UPDATE)), "--yes")
     assert code == 0, output
     assert "undo remit rollback last (until " in output
@@ -139,7 +139,7 @@ def test_a_right_that_is_missing_is_asked_for(store: Store, saying: Saying) -> N
 
 
 @pytest.mark.parametrize("query", ["CREATE TABLE orders (a int)", "ALTER TABLE people ADD COLUMN name text"])
-def test_what_exists_already_is_told(saying: Saying, query: str) -> None:
+def test_a_name_that_exists_already_is_reported(saying: Saying, query: str) -> None:
     _, output = saying("preview", plan_of(on_shop("a1", query)))
     assert "something of this name exists already" in output
     assert "Give it another name" in output
@@ -166,7 +166,7 @@ def test_files_are_only_advised_where_there_are_some(store: Store, *, has_files:
 
 @pytest.mark.req("PX-20")
 @pytest.mark.parametrize("has_files", [True, False])
-def test_what_stays_is_not_offered_again(store: Store, *, has_files: bool) -> None:
+def test_a_run_whose_changes_must_stay_is_not_offered_for_undo(store: Store, *, has_files: bool) -> None:
     plan = (
         mixed(on_shop("a5", "INSERT INTO log VALUES ('x')")) if has_files else plan_of(on_shop("a5", "DROP TABLE log"))
     )

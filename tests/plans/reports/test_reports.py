@@ -117,7 +117,7 @@ SCHEMAS = {
 
 @pytest.mark.req("PX-12", "PX-37")
 @pytest.mark.parametrize("make", [run_of, failed_run])
-def test_every_paper_is_published_in_its_place_and_valid_against_its_schema(
+def test_every_report_file_is_published_in_its_place_and_valid_against_its_schema(
     project: Project, done: Done, make: Any
 ) -> None:
     outcome = outcome_of(project, done, make(project, done))
@@ -151,7 +151,7 @@ def test_the_report_of_a_success(project: Project, done: Done) -> None:
 
 
 @pytest.mark.req("PX-09", "PX-13", "PX-22")
-def test_the_report_of_a_failure_that_went_back(project: Project, done: Done) -> None:
+def test_the_report_of_a_failure_that_was_undone(project: Project, done: Done) -> None:
     run = failed_run(project, done)
     report = build_report(run)
     assert report.actions_summary.tree() == {"total": 3, "completed": 1, "failed": 1, "skipped": 1}
@@ -196,7 +196,7 @@ def test_every_failure_is_an_error_response(project: Project, done: Done) -> Non
         (Reason.ROLLBACK_FAILED, True, "MANUAL_REQUIRED"),
     ],
 )
-def test_the_recovery_action_says_what_became_of_it(
+def test_the_recovery_action_says_how_the_failure_was_handled(
     project: Project,
     done: Done,
     reason: Reason,
@@ -265,7 +265,7 @@ def test_an_unchanged_file_is_completed_and_not_a_change(project: Project, done:
         (-(10**21), "0001-01-01T00:00:00.000000Z"),
     ],
 )
-def test_strange_times_of_files_are_timestamps_all_the_same(nanoseconds: int, wanted: str) -> None:
+def test_strange_times_of_files_are_still_timestamps(nanoseconds: int, wanted: str) -> None:
     assert time_of(nanoseconds) == wanted
 
 
@@ -297,7 +297,7 @@ def test_a_thousand_failures_still_make_an_outcome_that_can_be_read_again(projec
 
 
 @pytest.mark.req("PX-12")
-def test_papers_that_were_changed_or_lost_are_written_again(project: Project, done: Done) -> None:
+def test_report_files_that_were_changed_or_lost_are_written_again(project: Project, done: Done) -> None:
     outcome = outcome_of(project, done, run_of(project, done))
     with ReportFolder.open(project.base, done.name) as folder:
         publish(folder, outcome)
@@ -312,7 +312,7 @@ def test_papers_that_were_changed_or_lost_are_written_again(project: Project, do
 
 @pytest.mark.req("PX-12", "PX-28")
 @pytest.mark.parametrize("paper", ["execution_report.json", "change_log.json", "rollback_manifest.json"])
-def test_where_a_status_stands_so_do_the_papers_that_it_speaks_of(project: Project, done: Done, paper: str) -> None:
+def test_a_status_is_published_only_after_the_reports_that_it_names(project: Project, done: Done, paper: str) -> None:
     """A name that cannot be taken: what comes before it may be new, and the status is not."""
     outcome = outcome_of(project, done, failed_run(project, done))
     place = project.report(done) / paper

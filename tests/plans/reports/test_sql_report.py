@@ -85,7 +85,7 @@ def test_what_would_not_fit_even_so_is_left_out() -> None:
     assert truncate_sql({0: told()}, [0], message_limit=10) == ()
 
 
-def test_rows_past_a_bound_are_left_out_and_the_rest_is_told() -> None:
+def test_rows_past_a_limit_are_left_out_and_the_rest_is_reported() -> None:
     row = ["x" * 10_000] * MAX_COLUMNS_TOLD
     columns = [{"name": "c", "type": "VARCHAR"}] * MAX_COLUMNS_TOLD
     assert len(row) * len(row[0]) <= MAX_SHOWN_CHARACTERS

@@ -81,7 +81,7 @@ def test_what_was_changed_after_the_script_is_drift(project: Project) -> None:
     assert project.read("edited.txt") == "theirs\n"
 
 
-def test_nothing_is_said_where_remit_restored_everything_itself(project: Project) -> None:
+def test_the_manifest_has_no_note_where_remit_restored_everything_itself(project: Project) -> None:
     seed(project)
     project.apply(everything())
     assert AS_BEFORE not in project.workspace.rollback("last").manifest.notes

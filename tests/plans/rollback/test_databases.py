@@ -75,7 +75,7 @@ def busy_ways(shop: Shop) -> dict[str, AbstractContextManager[None]]:
 
 @pytest.mark.long
 @pytest.mark.req("PX-15", "PX-17", "PX-18", "PX-20")
-def test_a_hundred_megabytes_are_changed_and_taken_back_by_command_and_by_the_script(shop: Shop) -> None:
+def test_a_hundred_megabytes_are_changed_and_rolled_back_by_command_and_by_the_script(shop: Shop) -> None:
     grown(shop.database, 100 * MIB)
     before = shop.digest()
     outcome = shop.apply(plan_of(sql("a1", UPDATE)))
@@ -115,7 +115,7 @@ def test_a_large_database_that_a_plan_has_made_is_removed_whatever_the_limits_ar
 @pytest.mark.req("PX-15", "PX-18")
 @pytest.mark.parametrize("how", some(["writer", "reader", "changes", "log"], 2))
 @pytest.mark.parametrize("force", [False, True])
-def test_a_database_that_is_in_use_is_not_taken_back(shop: Shop, how: str, force: bool) -> None:  # noqa: FBT001
+def test_a_database_that_is_in_use_is_not_rolled_back(shop: Shop, how: str, force: bool) -> None:  # noqa: FBT001
     beside, before = shop.write("notes.txt"), shop.digest()
     outcome = shop.apply(plan_of(sql("a1", UPDATE), delete("a2", "notes.txt")))
     log = shop.database.with_name(f"{shop.database.name}.wal")
@@ -156,7 +156,7 @@ def test_a_log_without_its_database_is_in_the_way_of_what_is_restored(shop: Shop
 
 
 @pytest.mark.req("PX-15")
-def test_one_that_was_renamed_is_looked_at_where_it_is_now(shop: Shop) -> None:
+def test_a_database_that_was_renamed_is_checked_where_it_is_now(shop: Shop) -> None:
     outcome = shop.apply(plan_of(rename("a1", DATABASE, "data/moved.duckdb")))
     with held_open(shop.root / "data/moved.duckdb", read_only=True):
         rolled = shop.workspace.rollback("last")
@@ -167,7 +167,7 @@ def test_one_that_was_renamed_is_looked_at_where_it_is_now(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-15")
-def test_one_that_is_opened_before_the_exchange_stays_as_the_plan_left_it(
+def test_a_database_opened_before_the_exchange_stays_as_the_plan_left_it(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.apply(plan_of(sql("a1", UPDATE)))
@@ -180,7 +180,7 @@ def test_one_that_is_opened_before_the_exchange_stays_as_the_plan_left_it(
 
 
 @pytest.mark.req("PX-15")
-def test_one_that_is_opened_after_the_exchange_is_left_until_it_is_closed(
+def test_a_database_opened_after_the_exchange_is_left_until_it_is_closed(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To go back now would bring the log of one file to the other."""
@@ -210,7 +210,7 @@ def write_a_log_before(shop: Shop, monkeypatch: pytest.MonkeyPatch, name: str) -
     return log
 
 
-def test_a_log_beside_a_file_that_is_no_database_is_nobody_s_business(shop: Shop) -> None:
+def test_a_log_beside_a_file_that_is_no_database_is_ignored(shop: Shop) -> None:
     shop.write("notes.txt")
     shop.write("notes.txt.wal", "a file of that name")
     before = shop.tree()

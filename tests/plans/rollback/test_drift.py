@@ -46,7 +46,7 @@ def test_drift_is_reported_and_nothing_is_restored(project: Project, edit: Calla
 
 @pytest.mark.req("PX-16")
 @pytest.mark.parametrize("name", [name for name in EDITS if name != "a link instead"])
-def test_on_demand_it_is_restored_and_what_stood_there_is_kept(project: Project, name: str) -> None:
+def test_a_forced_rollback_restores_the_file_and_keeps_the_drifted_content(project: Project, name: str) -> None:
     before = applied(project)
     EDITS[name](project)
     rolled = project.workspace.rollback("last", force=True)
@@ -79,7 +79,7 @@ def test_permissions_alone_are_drift_too(project: Project, path: str) -> None:
     assert project.tree() == before
 
 
-def test_permissions_that_the_plan_itself_gave_are_none(project: Project) -> None:
+def test_permissions_that_the_plan_itself_gave_are_no_drift(project: Project) -> None:
     project.write("a.txt", mode=0o640)
     before = project.tree()
     project.apply(plan_of(replace("edit", "a.txt"), create("make", "new.txt"), preserve_permissions=False))

@@ -26,7 +26,9 @@ def test_an_expired_manifest_says_so_and_restores_nothing(project: Project, cloc
     assert project.tree() == after
 
 
-def test_it_can_be_taken_back_all_the_same_while_its_backups_are_there(project: Project, clock: MovableClock) -> None:
+def test_an_expired_plan_can_be_rolled_back_by_force_while_its_backups_are_there(
+    project: Project, clock: MovableClock
+) -> None:
     project.write("a.txt")
     before = project.tree()
     project.apply(plan_of(replace("a", "a.txt")))
@@ -35,7 +37,7 @@ def test_it_can_be_taken_back_all_the_same_while_its_backups_are_there(project: 
     assert project.tree() == before
 
 
-def test_null_means_for_ever(tmp_path: Path, clock: MovableClock) -> None:
+def test_null_means_that_a_plan_never_expires(tmp_path: Path, clock: MovableClock) -> None:
     project = Project(tmp_path, clock, retention={"rollback_days": None})
     project.write("a.txt")
     outcome = project.apply(plan_of(replace("a", "a.txt")))

@@ -69,7 +69,7 @@ def test_a_second_rollback_does_nothing_and_says_so(project: Project) -> None:
 
 
 @pytest.mark.req("PX-02", "PX-15")
-def test_whoever_applies_it_again_is_told_that_it_was_taken_back(project: Project) -> None:
+def test_a_repeated_apply_reports_that_the_plan_was_rolled_back(project: Project) -> None:
     seed(project)
     envelope = project.approve(everything()).canonical()
     outcome = ran(project.workspace.apply(envelope))
@@ -86,7 +86,7 @@ def test_whoever_applies_it_again_is_told_that_it_was_taken_back(project: Projec
     assert project.tree() == before
 
 
-def test_a_rollback_that_was_refused_took_nothing_back(project: Project) -> None:
+def test_a_repeated_apply_does_not_report_a_refused_rollback(project: Project) -> None:
     seed(project)
     envelope = project.approve(everything()).canonical()
     outcome = ran(project.workspace.apply(envelope))
@@ -141,7 +141,7 @@ def test_one_damaged_backup_stops_everything_before_the_first_restore(project: P
 
 
 @pytest.mark.req("PX-32")
-def test_a_manifest_that_somebody_edited_changes_nothing(project: Project) -> None:
+def test_an_edited_manifest_changes_nothing(project: Project) -> None:
     """Remit acts on what the ledger vouches for."""
     seed(project)
     before = project.tree()

@@ -20,7 +20,9 @@ def plan() -> bytes:
 
 
 @pytest.mark.req("PX-15")
-def test_a_file_that_changes_under_its_hands(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_during_a_rollback_is_kept_and_fails_it(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Between the look at the files and the first switch."""
     seed(project)
     project.apply(plan())

@@ -44,7 +44,9 @@ def restored(project: Project, done: Done, manifest: RollbackManifest) -> Rollba
 
 
 @pytest.mark.parametrize("path", ["theirs", "renamed", None])
-def test_only_what_was_made_anew_and_belongs_to_another_is_named(project: Project, path: str | None) -> None:
+def test_only_files_that_were_made_again_and_belong_to_another_owner_are_named(
+    project: Project, path: str | None
+) -> None:
     done = project.run_plan([("delete", "mine", None), ("modify", "theirs", b"T"), ("rename", "renamed", "new")])
     manifest = owned_by_another(done.manifest, path) if path else done.manifest
     notes = manifest_with_notes(restored(project, done, manifest)).notes

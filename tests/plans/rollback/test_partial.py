@@ -55,7 +55,7 @@ def test_an_unknown_checkpoint_is_refused(project: Project) -> None:
 
 
 @pytest.mark.req("PX-36")
-def test_a_folder_that_somebody_uses_by_now_stays_and_is_named(project: Project) -> None:
+def test_a_folder_that_holds_a_foreign_file_stays_and_is_named(project: Project) -> None:
     outcome = applied(project)
     theirs = project.write("new/theirs.txt")
     rolled = project.workspace.rollback("last")

@@ -35,7 +35,7 @@ PAPERS = {"rollback_manifest.json"}
 
 @pytest.mark.req("PX-32")
 @pytest.mark.parametrize("status", ["EXECUTED", "EXPIRED"])
-def test_backups_and_script_go_and_the_papers_stay(project: Project, done: Done, status: KnownStatus) -> None:
+def test_backups_and_script_are_removed_and_the_reports_stay(project: Project, done: Done, status: KnownStatus) -> None:
     [item] = prunable(project.base, {done.name: status}, now())
     assert (item.name, item.what, item.why) == (done.name, "backups", status.lower())
     script = (project.report(done) / "rollback.py").stat().st_size
@@ -56,7 +56,7 @@ def test_an_active_manifest_is_never_pruned_whatever_its_file_says(project: Proj
 
 
 @pytest.mark.req("PX-32")
-def test_what_a_forced_rollback_put_aside_is_somebodys_work_and_stays(project: Project, done: Done) -> None:
+def test_drifted_content_that_a_forced_rollback_kept_is_not_pruned(project: Project, done: Done) -> None:
     kept = project.root / "agent_outputs/reports" / done.name / "backups" / "0000-a.txt.drifted-1.bak"
     kept.write_bytes(b"my only copy")
     assert prunable(str(project.root), {done.name: "EXECUTED"}, datetime.now(UTC)) == []
@@ -88,7 +88,7 @@ def test_a_folder_without_a_run_goes_after_an_hour(project: Project, done: Done,
 
 
 @pytest.mark.req("PX-32")
-def test_what_the_ledger_does_not_know_stays_while_it_leads_back(project: Project, done: Done) -> None:
+def test_a_run_that_the_ledger_does_not_know_stays_while_it_can_be_rolled_back(project: Project, done: Done) -> None:
     """The state may be new, or the project was moved: the backups are the only way back."""
     assert prunable(project.base, {}, late()) == []
     project.write("a", b"mine")
@@ -100,7 +100,9 @@ def test_what_the_ledger_does_not_know_stays_while_it_leads_back(project: Projec
     "path",
     ["status.json", "execution_report.json", "mine.txt", "x.tmp", "folder/f", "backups/0000-a.drifted-1.bak"],
 )
-def test_what_the_ledger_does_not_know_stays_with_anything_else_in_it(project: Project, done: Done, path: str) -> None:
+def test_a_folder_that_the_ledger_does_not_know_stays_with_anything_else_in_it(
+    project: Project, done: Done, path: str
+) -> None:
     file = unbegun(project, done) / path
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(b"{}")
@@ -141,7 +143,7 @@ def test_what_a_rollback_uses_right_now_stays(project: Project, done: Done, what
 
 
 @pytest.mark.parametrize("status", ["EXPIRED", None])
-def test_a_folder_among_the_backups_stops_only_its_own(
+def test_a_folder_among_the_backups_stops_only_the_pruning_of_its_own_run(
     project: Project, done: Done, status: KnownStatus | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     nested = unbegun(project, done) / "backups/mine/deep"
@@ -157,7 +159,7 @@ def test_a_folder_among_the_backups_stops_only_its_own(
     assert nested.is_dir()
 
 
-def test_a_run_without_a_manifest_has_nothing_but_empty_room_to_prune(project: Project) -> None:
+def test_a_run_without_a_manifest_has_only_an_empty_folder_to_prune(project: Project) -> None:
     with ReportFolder.make(project.base, "doomed") as folder:
         folder.write({"execution_report.json": b"{}"})
     [item] = prunable(project.base, {"doomed": "NONE"}, now())

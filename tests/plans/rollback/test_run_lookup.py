@@ -50,7 +50,7 @@ def third_run(project: Project) -> PlanOutcome:
     return project.apply(plan_of(replace("c", "c.txt"), plan_id="third"))
 
 
-def test_an_edited_status_sends_nobody_to_another_run(project: Project) -> None:
+def test_an_edited_status_does_not_lead_to_another_run(project: Project) -> None:
     first, second = two_runs(project)
     paper = project.report_folder(first) / "status.json"
     said = json.loads(paper.read_bytes())
@@ -76,7 +76,7 @@ def test_a_planted_folder_is_no_run(project: Project, how: str) -> None:
     assert project.tree() == before
 
 
-def test_a_folder_of_the_same_name_elsewhere_is_another(project: Project, tmp_path: Path) -> None:
+def test_a_folder_of_the_same_name_in_another_place_is_not_the_run(project: Project, tmp_path: Path) -> None:
     status = two_runs(project)[0].status
     copy = tmp_path / "copy" / status.folder
     shutil.copytree(project.root / status.folder, copy)
@@ -85,7 +85,7 @@ def test_a_folder_of_the_same_name_elsewhere_is_another(project: Project, tmp_pa
 
 
 @pytest.mark.parametrize("content", [b"[" * 200_000, b"\xff", b"[]", b'"x"', b""])
-def test_what_somebody_planted_in_a_status_stops_nothing(project: Project, content: bytes) -> None:
+def test_planted_content_of_a_status_stops_nothing(project: Project, content: bytes) -> None:
     first, second = two_runs(project)
     for outcome in (first, second):
         (project.report_folder(outcome) / "status.json").write_bytes(content)
@@ -93,7 +93,7 @@ def test_what_somebody_planted_in_a_status_stops_nothing(project: Project, conte
 
 
 @pytest.mark.parametrize("name", ["", "/", "%", "_", "first", "a\0b", "x" * 100_000, "\u00e9", "reports", "\\"])
-def test_what_is_no_name_of_a_run_is_none(project: Project, name: str) -> None:
+def test_a_text_that_names_no_run_is_refused(project: Project, name: str) -> None:
     two_runs(project)
     with pytest.raises(RefusedError):
         project.workspace.rollback(name)

@@ -133,7 +133,7 @@ def test_a_damaged_backup_stops_it_before_the_first_restore(project: Project, ho
 
 @pytest.mark.req("PX-16")
 @pytest.mark.parametrize("path", ["a.txt", "new/deep/c", "new/d", "deep/b"])
-def test_a_file_that_somebody_changed_is_left_alone_unless_forced(project: Project, path: str) -> None:
+def test_a_changed_file_is_left_alone_unless_forced(project: Project, path: str) -> None:
     before = project.tree()
     done = project.run_plan(ACTIONS)
     project.write(path, b"somebody's")
@@ -173,7 +173,7 @@ def test_a_dry_run_changes_nothing(project: Project) -> None:
     assert build_run_manifest(project, done) == done.manifest
 
 
-def test_a_folder_with_somebody_elses_file_stays(project: Project) -> None:
+def test_a_folder_with_a_foreign_file_stays(project: Project) -> None:
     done = project.run_plan(ACTIONS)
     project.write("new/theirs", b"theirs")
     ended = run(project, done)
@@ -250,7 +250,9 @@ def test_what_is_no_manifest_is_refused(project: Project, content: bytes) -> Non
     ],
     ids="".join,
 )
-def test_what_no_file_can_have_is_refused_before_anything_is_touched(project: Project, forged: dict[str, Any]) -> None:
+def test_a_manifest_with_impossible_values_is_refused_before_anything_is_touched(
+    project: Project, forged: dict[str, Any]
+) -> None:
     done = project.run_plan(ACTIONS)
     file = project.report(done) / "rollback_manifest.json"
     manifest = json.loads(file.read_bytes())
@@ -281,7 +283,7 @@ def test_a_folder_that_gives_rights_of_its_own_gets_no_file(project: Project, fo
     assert project.tree() == before
 
 
-def test_nor_does_one_that_would_be_made_in_it(project: Project) -> None:
+def test_no_folder_is_made_in_a_folder_that_gives_rights_of_its_own(project: Project) -> None:
     done = project.run_plan([("delete", "deep/b", None)])
     (project.root / "deep").rmdir()
     give_default_acl(project.root)
@@ -299,7 +301,7 @@ def test_what_only_gets_its_name_back_or_is_removed_needs_no_rights(project: Pro
 
 
 @pytest.mark.req("PX-17")
-def test_it_works_from_a_copy_of_the_project_elsewhere(project: Project, tmp_path: Path) -> None:
+def test_it_works_from_a_copy_of_the_project_in_another_folder(project: Project, tmp_path: Path) -> None:
     before = project.tree()
     done = project.run_plan(ACTIONS)
     elsewhere = Project(tmp_path / "elsewhere")
@@ -314,7 +316,7 @@ def test_it_works_from_a_copy_of_the_project_elsewhere(project: Project, tmp_pat
 
 @only_root
 @pytest.mark.req("PX-15")
-def test_owner_and_attributes_are_given_back_where_it_may(project: Project) -> None:
+def test_owner_and_attributes_are_restored_where_it_may(project: Project) -> None:
     place = project.root / "a.txt"
     os.setxattr(place, "user.comment", b"kept")
     os.chown(place, 12345, 54321)
@@ -331,7 +333,7 @@ def test_names_are_shown_without_control_characters(project: Project) -> None:
     assert ended.stdout.isascii()
 
 
-def test_going_on_after_an_interruption(project: Project) -> None:
+def test_the_script_continues_after_an_interruption(project: Project) -> None:
     """Killed between two restores: the manifest does not know yet, the files do."""
     before = project.tree()
     done = project.run_plan(ACTIONS)

@@ -107,7 +107,9 @@ def test_what_was_changed_since_it_was_judged_is_kept(
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("path", ["f", "g"])
-def test_both_ends_of_a_rename(project: Project, path: str, system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_edit_at_either_end_of_a_rename_is_kept(
+    project: Project, path: str, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = project.run_plan([("rename", "f", "g")])
     script = load(project, done)
     weaken(script, system, monkeypatch)
@@ -146,7 +148,7 @@ def test_what_is_written_into_the_old_file_until_the_last_moment_is_kept(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_forced_too_only_what_was_kept_aside_is_replaced(
+def test_a_forced_run_too_replaces_only_content_that_it_has_backed_up(
     project: Project, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = project.run_plan([("modify", "f", b"after")])
@@ -161,7 +163,7 @@ def test_forced_too_only_what_was_kept_aside_is_replaced(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_system_that_can_do_less_restores_all_the_same(
+def test_a_system_that_can_do_less_still_restores_everything(
     project: Project, system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.write("d", b"deleted")
@@ -199,7 +201,7 @@ def test_it_counts_only_what_it_touched(project: Project, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("action", [("modify", "f", b"after"), ("create", "g", b"new"), ("rename", "f", "g")])
-def test_permissions_that_somebody_changed_are_drift(project: Project, action: Action) -> None:
+def test_changed_permissions_are_drift(project: Project, action: Action) -> None:
     before = project.tree()
     done = project.run_plan([action])
     place = project.root / ("f" if action[0] == "modify" else "g")

@@ -74,7 +74,7 @@ def test_a_text_is_stopped_when_its_time_is_over(open_shop: Callable[..., Shop],
 
 
 @pytest.mark.req("PX-25")
-def test_a_text_that_takes_too_long_is_told_so_where_the_rest_is_done(open_shop: Callable[..., Shop]) -> None:
+def test_a_text_that_takes_too_long_is_reported_as_such_where_the_rest_is_done(open_shop: Callable[..., Shop]) -> None:
     """The process that carries the others out is not believed when it speaks of time: we know it ourselves."""
     shop = open_shop(timeouts={"sql": 1})
     plan = plan_of(create("a1", "x.txt"), sql("a2", ENDLESS), stop_on_error=False, rollback_on_failure=False)
@@ -120,7 +120,7 @@ def test_memory_is_bounded_and_the_engine_says_so_itself(open_shop: Callable[...
 
 
 @pytest.mark.req("PX-13")
-def test_it_is_cancelled_while_it_runs(shop: Shop) -> None:
+def test_a_plan_can_be_cancelled_while_its_sql_runs(shop: Shop) -> None:
     shop.write("slow.sql", "SELECT 1 AS a")
     plan = plan_of(sql("a1", query_file="slow.sql", save_results_to="x.csv"))
     before = shop.tree()
@@ -134,7 +134,7 @@ def test_it_is_cancelled_while_it_runs(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-13")
-def test_a_text_without_end_ends_when_nobody_wants_it(shop: Shop) -> None:
+def test_a_text_without_end_stops_when_its_plan_is_cancelled(shop: Shop) -> None:
     """The preview of an approved plan: by its own time it would take a minute."""
     shop.write("q.sql", "SELECT 1 AS a")
     envelope = shop.approve(plan_of(sql("a1", query_file="q.sql"))).canonical()
@@ -150,7 +150,7 @@ def test_a_text_without_end_ends_when_nobody_wants_it(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-18")
-def test_without_the_engine_it_is_said_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_duckdb_the_refusal_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "duckdb" else found(name))
     with pytest.raises(RefusedError, match="DuckDB is not installed") as caught:
@@ -160,7 +160,7 @@ def test_without_the_engine_it_is_said_what_to_install(shop: Shop, monkeypatch: 
 
 
 @pytest.mark.req("PX-27")
-def test_whoever_listens_hears_of_each_action(shop: Shop) -> None:
+def test_a_listener_learns_of_each_action(shop: Shop) -> None:
     plan = plan_of(sql("a1", UPDATE), sql("a2", "SELECT 1 AS a", save_results_to="x.csv"))
     envelope = shop.approve(plan).canonical()
     heard: list[tuple[str, int, int]] = []
@@ -174,7 +174,7 @@ def test_whoever_listens_hears_of_each_action(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-27")
-def test_whoever_waits_for_a_preview_hears_of_it_while_it_runs(shop: Shop) -> None:
+def test_a_caller_that_waits_for_a_preview_gets_updates_while_it_runs(shop: Shop) -> None:
     heard: list[float] = []
     plan = plan_of(sql("a1", ENDLESS, timeout_seconds=3))
     shop.workspace.preview(plan, on_status=lambda _: heard.append(time.monotonic()))

@@ -36,7 +36,7 @@ def problems(shop: Shop, *texts: str) -> list[str]:
     return [problem.message for problem in shop.workspace.preview(plan).document.problems]
 
 
-def test_another_process_that_writes_keeps_everybody_away(shop: Shop) -> None:
+def test_another_process_that_writes_blocks_changes_and_reads(shop: Shop) -> None:
     with held_open(shop.database):
         for text in (UPDATE, READ):
             (message,) = problems(shop, text)
@@ -104,7 +104,7 @@ def test_a_database_in_use_would_fail_its_action_and_is_waited_for(shop: Shop, b
     assert "plan.intent" not in shop.kinds()
 
 
-def test_one_who_opens_it_between_preview_and_checkpoint(shop: Shop) -> None:
+def test_a_database_opened_between_preview_and_checkpoint_refuses_the_plan(shop: Shop) -> None:
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     with held_open_at(shop, "CHECKPOINT") as listen:
         _, message = refused(shop.workspace.apply(envelope, on_status=listen))
@@ -112,7 +112,7 @@ def test_one_who_opens_it_between_preview_and_checkpoint(shop: Shop) -> None:
     assert shop.tree() == before
 
 
-def test_one_who_opens_it_while_it_is_exchanged(shop: Shop) -> None:
+def test_a_database_opened_while_it_is_exchanged_rolls_back_the_plan(shop: Shop) -> None:
     """He has the new file: what he writes to it would be lost by a rollback that did not know of him."""
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     with held_open_at(shop, "VERIFYING", read_only=True) as listen:
@@ -122,7 +122,7 @@ def test_one_who_opens_it_while_it_is_exchanged(shop: Shop) -> None:
     assert shop.tree() == before
 
 
-def test_a_log_that_appears_while_it_is_exchanged(shop: Shop) -> None:
+def test_a_log_that_appears_while_it_is_exchanged_leaves_the_plan_to_recovery(shop: Shop) -> None:
     """Nobody can tell whether it belongs to the old file or to the new one: it is not mixed with either."""
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     log = shop.root / f"{DATABASE}.wal"
@@ -135,7 +135,7 @@ def test_a_log_that_appears_while_it_is_exchanged(shop: Shop) -> None:
     assert shop.tree() == before
 
 
-def test_one_who_has_the_old_file_open(shop: Shop) -> None:
+def test_the_database_stays_as_before_if_another_process_opens_the_old_file(shop: Shop) -> None:
     """Opened after the last look, before the exchange: by name he would mix his log with the new file."""
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     with held_open_at(shop, "RUNNING") as listen:
@@ -145,7 +145,7 @@ def test_one_who_has_the_old_file_open(shop: Shop) -> None:
     assert rows(shop.database, READ) == [(3,)]
 
 
-def test_nobody_is_taken_the_new_file_away_while_he_writes_to_it(shop: Shop) -> None:
+def test_the_new_file_is_not_removed_while_another_process_writes_to_it(shop: Shop) -> None:
     """With the old file back in its place, his log would be taken for that one's."""
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     with held_open_at(shop, "VERIFYING") as listen:

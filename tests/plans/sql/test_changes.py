@@ -12,7 +12,7 @@ UPDATE = "UPDATE orders SET state = 'done' WHERE state = 'open'"
 
 
 @pytest.mark.req("PX-18", "PX-20")
-def test_a_database_is_changed_and_taken_back_byte_for_byte(shop: Shop) -> None:
+def test_a_database_is_changed_and_rolled_back_byte_for_byte(shop: Shop) -> None:
     before, plan = shop.tree(), plan_of(sql("a1", UPDATE))
     document = shop.workspace.preview(plan).document
     assert document.status == "READY", document.problems
@@ -30,7 +30,7 @@ def test_a_database_is_changed_and_taken_back_byte_for_byte(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-18", "PX-20")
-def test_a_database_that_is_not_there_is_made_and_goes_again(shop: Shop) -> None:
+def test_a_missing_database_is_made_and_removed_by_the_rollback(shop: Shop) -> None:
     before = shop.tree()
     outcome = shop.apply(plan_of(sql("a1", "CREATE TABLE t AS SELECT 7 AS a", connection="new")))
     assert outcome.status.status == "SUCCESS"
@@ -73,7 +73,7 @@ def test_each_action_starts_from_what_the_one_before_left(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-18")
-def test_one_that_changes_nothing_leaves_the_file_alone(shop: Shop) -> None:
+def test_an_action_that_changes_nothing_leaves_the_file_alone(shop: Shop) -> None:
     before, inode = shop.tree(), shop.database.stat().st_ino
     outcome = shop.apply(plan_of(sql("a1", "SELECT count(*) AS n FROM orders")))
     assert outcome.status.status == "SUCCESS"
@@ -145,7 +145,7 @@ def test_a_failing_statement_dooms_a_plan_that_stops_at_errors(shop: Shop) -> No
 
 
 @pytest.mark.req("PX-18", "PX-20")
-def test_a_failing_statement_with_files_before_it_takes_all_of_it_back(shop: Shop) -> None:
+def test_a_failing_statement_with_files_before_it_undoes_all_of_it(shop: Shop) -> None:
     shop.write("notes.txt")
     before = shop.tree()
     broken = sql("a3", "INSERT INTO orders VALUES (1, 'twice', 0)", connection="duckdb", depends_on=["a2"])
@@ -189,7 +189,7 @@ def test_what_a_plan_expects_of_a_database_is_compared(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-20")
-def test_the_mode_of_a_database_stays_and_a_rule_can_take_it_all_back(shop: Shop) -> None:
+def test_the_mode_of_a_database_stays_and_a_failed_rule_undoes_everything(shop: Shop) -> None:
     shop.database.chmod(0o640)
     before = shop.tree()
     missing = [{"type": "file_exists", "path": "nowhere.txt"}]

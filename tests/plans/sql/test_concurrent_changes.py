@@ -32,7 +32,7 @@ MEANWHILE: Final = {
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.parametrize("phase", MEANWHILE)
-def test_what_somebody_writes_meanwhile_is_never_lost(hostile: HostileShop, phase: str) -> None:
+def test_a_row_that_another_process_writes_meanwhile_is_never_lost(hostile: HostileShop, phase: str) -> None:
     """He opens it, writes and closes it, between two looks. His row is there afterwards."""
     hostile.write("notes.txt")
     envelope = hostile.approve(plan_of(replace("a1", "notes.txt"), sql("a2", UPDATE))).canonical()

@@ -88,7 +88,7 @@ def test_the_plan_need_not_touch_the_database(open_shop: Callable[..., Shop]) ->
     assert shop.tree() == {**before, "notes.txt": shop.tree()["notes.txt"]}  # the database is only read
 
 
-def test_a_database_that_the_plan_makes(shop: Shop) -> None:
+def test_a_rule_can_query_a_database_that_the_plan_makes(shop: Shop) -> None:
     made = sql("a1", "CREATE TABLE t AS SELECT 7 AS a", connection="new")
     assert shop.apply(plan_of(made, rules=[expect("FROM t", [7], connection="new")])).status.status == "SUCCESS"
 
@@ -132,7 +132,7 @@ def test_values_are_compared_as_json_has_them(shop: Shop) -> None:
         ([["1", "done"], [2, "done"], [3, "done"]], "row 1, column 1 is not as expected"),
     ],
 )
-def test_one_that_does_not_hold_takes_files_and_database_back(kept_shop: Shop, expected: list[Any], words: str) -> None:
+def test_a_rule_that_does_not_hold_undoes_files_and_database(kept_shop: Shop, expected: list[Any], words: str) -> None:
     first = {"type": "file_exists", "path": "notes.txt"}
     code, told = require_taken_back(
         kept_shop,
@@ -148,7 +148,7 @@ def test_the_other_rules_keep_their_numbers(kept_shop: Shop) -> None:
     assert "rule 2 of 2 (file_exists) does not hold" in require_taken_back(kept_shop, changes(*rules))[1]
 
 
-def test_there_must_be_a_database(kept_shop: Shop) -> None:
+def test_a_rule_about_a_missing_database_does_not_hold(kept_shop: Shop) -> None:
     for query in ("SELECT 1", "SELECT a FROM t"):
         _, told = require_taken_back(kept_shop, changes(expect(query, [1], connection="new")))
         assert "does not hold: the database does not exist" in told
@@ -165,7 +165,7 @@ def test_there_must_be_a_database(kept_shop: Shop) -> None:
         ("SELECT $x", 1110, "'x' is used and has no value"),
     ],
 )
-def test_a_query_that_fails_takes_it_back(kept_shop: Shop, query: str, code: int, words: str) -> None:
+def test_a_query_that_fails_undoes_the_plan(kept_shop: Shop, query: str, code: int, words: str) -> None:
     if not query:  # the contract's business
         with pytest.raises(RefusedError):
             kept_shop.workspace.preview(changes(expect(query)))
@@ -197,13 +197,13 @@ def test_a_query_that_writes_or_reaches_out_is_refused(kept_shop: Shop, query: s
     assert (code, "could not be checked" in told) == (1110, True)
 
 
-def test_a_macro_that_writes_cannot(shop: Shop) -> None:
+def test_a_macro_that_writes_fails_the_rule(shop: Shop) -> None:
     make_database(shop.database, "CREATE SEQUENCE s; CREATE MACRO hidden() AS nextval('s')")
     code, _ = require_taken_back(shop, changes(expect("SELECT hidden()", [1])))
     assert code == 1111
 
 
-def test_a_macro_cannot_pretend(shop: Shop) -> None:
+def test_a_macro_cannot_fake_the_compared_value(shop: Shop) -> None:
     """Values are compared by the engine's own function, whatever the database has under its name."""
     make_database(shop.database, "CREATE MACRO to_json(x) AS '42'::JSON")
     _, told = require_taken_back(shop, changes(expect("SELECT 1", [42])))
@@ -224,7 +224,7 @@ def test_a_query_has_its_time_and_no_more(open_shop: Callable[..., Shop], limit:
     assert time.monotonic() - begun < SOON
 
 
-def test_cancelled_while_a_rule_is_checked(open_shop: Callable[..., Shop]) -> None:
+def test_a_plan_can_be_cancelled_while_a_rule_is_checked(open_shop: Callable[..., Shop]) -> None:
     shop, wanted = open_shop(timeouts={"sql": 3}), [True]
     listen = at_phase("VERIFYING", wanted.clear)
     plan = plan_of(create("a", "x.txt"), rules=[expect(ENDLESS, [1])])
@@ -235,7 +235,7 @@ def test_cancelled_while_a_rule_is_checked(open_shop: Callable[..., Shop]) -> No
 
 
 @pytest.mark.parametrize("name", ["nowhere", "server", "memory"])
-def test_only_connections_that_have_a_file(kept_shop: Shop, name: str) -> None:
+def test_a_rule_can_query_only_connections_that_have_a_file(kept_shop: Shop, name: str) -> None:
     before = kept_shop.tree()
     with pytest.raises(RefusedError) as problem:
         kept_shop.workspace.preview(changes(expect("SELECT 1", [1], connection=name)))
@@ -245,7 +245,7 @@ def test_only_connections_that_have_a_file(kept_shop: Shop, name: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["written", "log"])
-def test_a_database_in_use_takes_it_back(open_shop: Callable[..., Shop], how: str) -> None:
+def test_a_rule_about_a_database_in_use_undoes_the_plan(open_shop: Callable[..., Shop], how: str) -> None:
     """One that the plan does not touch; of one that it does, nobody needs a rule to find out."""
     shop = open_shop(connections={**CONNECTIONS, **OTHER})
     other = shop.root / "other.duckdb"
@@ -261,7 +261,7 @@ def test_a_database_in_use_takes_it_back(open_shop: Callable[..., Shop], how: st
     assert "rule 1 of 1 (sql_expect) could not be checked: this database is in use" in told
 
 
-def test_others_may_read_it_too(open_shop: Callable[..., Shop]) -> None:
+def test_a_rule_can_query_a_database_that_another_process_reads(open_shop: Callable[..., Shop]) -> None:
     shop = open_shop(connections={**CONNECTIONS, **OTHER})
     make_database(shop.root / "other.duckdb", "CREATE TABLE t AS SELECT 7 AS a")
     plan = plan_of(create("a", "x.txt"), rules=[expect("SELECT a FROM t", [7], connection="other")])
@@ -269,7 +269,7 @@ def test_others_may_read_it_too(open_shop: Callable[..., Shop]) -> None:
         assert shop.apply(plan).status.status == "SUCCESS"
 
 
-def test_a_database_that_is_changed_while_its_rule_is_checked(open_shop: Callable[..., Shop]) -> None:
+def test_a_database_that_is_changed_while_its_rule_is_checked_undoes_the_plan(open_shop: Callable[..., Shop]) -> None:
     """By one who asks for no lock. It is told, whatever the query has given."""
     shop = open_shop(connections={**CONNECTIONS, **OTHER})
     other = shop.root / "other.duckdb"
@@ -328,7 +328,7 @@ def test_the_rows_of_a_protected_database_need_an_approval(open_shop: Callable[.
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("holds", [True, False])
-def test_recovery_checks_it_too(shop: Shop, tmp_path: Path, holds: bool) -> None:  # noqa: FBT001
+def test_recovery_checks_the_rules_too(shop: Shop, tmp_path: Path, holds: bool) -> None:  # noqa: FBT001
     shop.write("notes.txt")
     before = shop.tree()
     kept = tmp_path / "envelope.json"
@@ -350,7 +350,9 @@ def test_recovery_checks_it_too(shop: Shop, tmp_path: Path, holds: bool) -> None
 
 
 @pytest.mark.parametrize("query", ["SELECT password FROM people", "SELECT password::INTEGER FROM people"])
-def test_no_value_of_a_row_is_told(shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture, query: str) -> None:
+def test_no_value_of_a_row_is_revealed(
+    shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture, query: str
+) -> None:
     caplog.set_level(logging.DEBUG)
     require_taken_back(shop, plan_of(create("a", "x.txt"), rules=[expect(query, ["guessed"])]))
     assert WORDS[2] not in everything_kept(shop, tmp_path, caplog.text)
@@ -371,7 +373,7 @@ def test_without_duckdb_it_is_refused_before_anything_is_done(shop: Shop, monkey
 
 
 @pytest.mark.req("PX-10", "PX-22")
-def test_no_half_of_a_plan_stays_that_tries_what_is_not_for_one(shop: Shop) -> None:
+def test_a_plan_with_a_forbidden_statement_is_undone_as_a_whole(shop: Shop) -> None:
     shop.write("notes.txt")
     plan = plan_of(
         replace("a1", "notes.txt"),

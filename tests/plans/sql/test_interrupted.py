@@ -81,7 +81,7 @@ def test_what_was_prepared_dies_with_its_process_and_a_repeat_says_so(shop: Shop
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", some(NOT_YET, 2))
-def test_recovery_takes_back_what_had_not_begun(shop: Shop, tmp_path: Path, point: str) -> None:
+def test_recovery_rolls_back_a_plan_whose_changes_had_not_begun(shop: Shop, tmp_path: Path, point: str) -> None:
     killed(shop, tmp_path, Fault(point))
     (report,) = shop.workspace.recover()
     assert isinstance(report.outcome, PlanOutcome)
@@ -91,7 +91,7 @@ def test_recovery_takes_back_what_had_not_begun(shop: Shop, tmp_path: Path, poin
 
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("done", [1, 2])
-def test_killed_between_two_actions_on_one_database_all_of_it_is_taken_back(
+def test_after_a_kill_between_two_actions_on_one_database_everything_is_undone(
     shop: Shop, tmp_path: Path, done: int
 ) -> None:
     shop.write("notes.txt")
@@ -122,7 +122,7 @@ def test_what_was_done_is_finished_without_what_was_prepared(shop: Shop, tmp_pat
 
 
 @pytest.mark.req("PX-28")
-def test_a_full_disk_while_it_is_prepared_is_told_and_leaves_nothing(shop: Shop, tmp_path: Path) -> None:
+def test_a_full_disk_during_the_preparation_leaves_nothing(shop: Shop, tmp_path: Path) -> None:
     shop.write("notes.txt")
     kept = tmp_path / "envelope.json"
     kept.write_bytes(shop.approve(PLAN).canonical())
@@ -135,7 +135,7 @@ def test_a_full_disk_while_it_is_prepared_is_told_and_leaves_nothing(shop: Shop,
     assert shop.left_over() == []
 
 
-def test_only_folders_that_nobody_holds_are_swept_away(tmp_path: Path) -> None:
+def test_only_folders_that_no_process_holds_are_removed(tmp_path: Path) -> None:
     work = tmp_path / "work"
     assert sweep(work) == 0
     with WorkFolder.make(work) as held:
@@ -189,7 +189,7 @@ def test_nothing_stays_open_that_was_prepared(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-28")
-def test_half_a_paper_that_a_killed_process_left_is_removed_by_recovery(shop: Shop, tmp_path: Path) -> None:
+def test_a_half_written_report_that_a_killed_process_left_is_removed_by_recovery(shop: Shop, tmp_path: Path) -> None:
     """Killed after the second of the three times that papers are renamed: the last of them has no name yet."""
     killed(shop, tmp_path, Fault("durable.synced", 2))
     half_written = [path.name for path in shop.root.glob("agent_outputs/reports/*/.*.tmp")]

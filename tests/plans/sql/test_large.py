@@ -48,7 +48,7 @@ class Memory:
 
 @pytest.mark.long
 @pytest.mark.req("PX-18", "PX-20")
-def test_five_million_rows_are_migrated_and_taken_back_to_the_byte(open_shop: Callable[..., Shop]) -> None:
+def test_five_million_rows_are_migrated_and_rolled_back_byte_for_byte(open_shop: Callable[..., Shop]) -> None:
     shop = open_shop(connections={"duckdb": {"type": "duckdb", "path": DATABASE}})
     make_database(shop.root / DATABASE, TABLE)
     assert (shop.root / DATABASE).stat().st_size > 90_000_000

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 
 @pytest.mark.req("PX-18")
-def test_what_he_may_change_is_changed(shop: Shop, tmp_path: Path) -> None:
+def test_a_database_that_an_ordinary_user_may_change_is_changed(shop: Shop, tmp_path: Path) -> None:
     shop.write("closed/x.txt")
     plan = plan_of(sql("a1", UPDATE), sql("a2", "FROM orders", save_results_to="rows.parquet"))
     assert as_nobody(shop, tmp_path, plan) == '{"problems": [], "status": "SUCCESS", "failed": []}'
@@ -23,7 +23,7 @@ def test_what_he_may_change_is_changed(shop: Shop, tmp_path: Path) -> None:
 
 
 @pytest.mark.req("PX-18", "PX-22")
-def test_a_database_in_a_folder_that_is_closed_to_him_is_found_before(shop: Shop, tmp_path: Path) -> None:
+def test_a_database_in_a_folder_that_is_closed_to_the_user_is_found_before_the_run(shop: Shop, tmp_path: Path) -> None:
     (shop.root / "closed").mkdir()
     (shop.root / DATABASE).rename(shop.root / "closed/shop.duckdb")
     settings = {"duckdb": {"type": "duckdb", "path": "closed/shop.duckdb"}}

@@ -30,7 +30,7 @@ def test_a_text_that_reaches_outside_is_refused(shared: HostileShop, text: str) 
 
 
 @pytest.mark.req("PX-19")
-def test_all_of_them_at_once_are_each_refused_in_memory_too(shared: HostileShop) -> None:
+def test_all_hostile_texts_in_one_plan_are_each_refused_in_memory_too(shared: HostileShop) -> None:
     texts = [text for text in (REACHING | HIDDEN).values() if "\0" not in text]
     filled = [text.replace(OUTSIDE, str(shared.outside)) for text in texts]
     before = shared.world()
@@ -57,7 +57,7 @@ def test_what_changes_something_is_not_done_where_only_reading_was_asked_for(
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.parametrize("text", ALLOWED.values(), ids=ALLOWED.keys())
-def test_what_is_allowed_is_done_and_taken_back(shared: HostileShop, text: str) -> None:
+def test_an_allowed_text_is_run_and_rolled_back(shared: HostileShop, text: str) -> None:
     assert shared.require_harmless(sql("a1", text)) == "SUCCESS"
 
 
@@ -73,7 +73,7 @@ def test_what_is_allowed_is_done_and_taken_back(shared: HostileShop, text: str) 
     ],
     ids=["072", "073", "074", "075", "rows without end"],
 )
-def test_a_text_that_wants_everything_is_stopped(shared: HostileShop, text: str) -> None:
+def test_a_text_that_uses_unlimited_resources_is_stopped(shared: HostileShop, text: str) -> None:
     shared.require_refused(sql("a1", text, timeout_seconds=2))
 
 

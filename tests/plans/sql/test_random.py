@@ -106,7 +106,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warehouse]:
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.timeout(3_600 if LONG else 120)
-def test_any_sequence_of_statements_is_taken_back_whole(warehouse: Warehouse) -> None:
+def test_any_sequence_of_statements_is_rolled_back_completely(warehouse: Warehouse) -> None:
     @random_sequences
     @given(sequences())
     @example(FAILING)

@@ -21,7 +21,7 @@ def problem_of(shop: Shop, *actions: dict[str, Any], **more: Any) -> str:
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.parametrize("form", ["parquet", "csv", "json"])
-def test_rows_are_saved_as_the_suffix_says_and_the_file_goes_again(shop: Shop, form: str) -> None:
+def test_rows_are_saved_as_the_suffix_says_and_the_rollback_removes_the_file(shop: Shop, form: str) -> None:
     before, name = shop.tree(), f"out/new/rows.{form}"
     outcome = shop.apply(plan_of(sql("a1", ROWS, save_results_to=name)))
     assert outcome.status.status == "SUCCESS"

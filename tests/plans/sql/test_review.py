@@ -48,7 +48,7 @@ def test_the_statements_are_shown_masked_and_whole_and_kept_nowhere(
     assert "texts" not in json.dumps(outcome.report.tree())
 
 
-def test_a_secret_that_the_cut_would_halve_is_masked_all_the_same(shop: Shop) -> None:
+def test_a_secret_that_the_cut_would_halve_is_still_masked(shop: Shop) -> None:
     text = f"SELECT '{'x' * (MAX_SQL_SHOWN - 18)}' AS a, '{KEY}' AS b"
     assert text.index(KEY) < MAX_SQL_SHOWN < text.index(KEY) + len(KEY)
     (told,) = shop.workspace.preview(plan_of(sql("a1", text))).document.sql
@@ -98,7 +98,7 @@ def test_every_statement_is_in_the_list_and_those_that_change_something_come_bef
         limit_statements([one(number) for number in range(1, 502)])
 
 
-def test_a_text_that_is_not_shown_is_not_passed_for_by_the_next_one() -> None:
+def test_a_text_that_is_not_shown_is_not_replaced_by_the_next_one() -> None:
     def answer(texts: tuple[str, ...], *numbers: int) -> DuckdbAnswer:
         told = tuple(ToldStatement(number=number, kind="DELETE", words="") for number in numbers)
         return DuckdbAnswer(True, told, 0, (), (), 0, texts)
@@ -131,7 +131,7 @@ def test_values_are_shown_below_the_statement_masked_by_name_and_kept_nowhere(
     assert "parameters" not in json.dumps(outcome.report.tree())
 
 
-def test_a_yes_is_to_the_values_that_were_shown(shop: Shop) -> None:
+def test_an_approval_is_for_the_values_that_were_shown(shop: Shop) -> None:
     digests = {
         shop.workspace.preview(plan_of(sql("a1", BOUND, parameters=VALUES | {"state": state}))).document.preview_digest
         for state in ("paid", "open")
@@ -160,7 +160,7 @@ def test_what_asks_for_the_time_is_remarked(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-18")
-def test_values_that_became_names_of_columns_are_told_to_nobody(
+def test_values_that_became_names_of_columns_are_not_revealed(
     shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_database(shop.database, "CREATE TYPE words AS ENUM (SELECT password FROM people)")
@@ -203,7 +203,7 @@ def test_credentials_in_saved_rows_need_an_approval_by_name(shop: Shop, form: st
 
 
 @pytest.mark.req("PX-24")
-def test_a_file_that_is_replaced_is_said_so_and_is_no_small_risk(shop: Shop) -> None:
+def test_a_file_that_is_replaced_is_marked_and_raises_the_risk(shop: Shop) -> None:
     plan = plan_of(sql("a1", "SELECT id FROM orders ORDER BY id", save_results_to="rows.csv"))
     document = shop.workspace.preview(plan).document
     assert (document.sql[0].replaces, document.risk) == (False, "LOW")

@@ -281,7 +281,7 @@ def test_every_unusable_backup_is_named(project: Project, done: Done) -> None:
     assert "0001-b.txt.bak" in caught.value.where
 
 
-def test_a_manifest_cannot_name_a_backup_elsewhere(project: Project, done: Done) -> None:
+def test_a_manifest_cannot_name_a_backup_outside_of_its_folder(project: Project, done: Done) -> None:
     checkpoint = done.manifest.checkpoints[0]
     for elsewhere in (
         "a.txt",
@@ -295,7 +295,7 @@ def test_a_manifest_cannot_name_a_backup_elsewhere(project: Project, done: Done)
 
 
 @pytest.mark.req("PX-16")
-def test_what_somebody_made_of_a_file_is_kept_beside_the_backups(project: Project, done: Done) -> None:
+def test_the_drifted_content_of_a_file_is_kept_beside_the_backups(project: Project, done: Done) -> None:
     project.write("a.txt", b"somebody's")
     checkpoint = next(c for c in done.manifest.checkpoints if c.file_path == "a.txt")
     with ReportFolder.open(project.base, done.name) as folder:

@@ -135,7 +135,7 @@ def test_a_part_that_was_restored_leaves_the_manifest_active_and_all_of_it_execu
     assert fold(whole, [], LATER) == whole
 
 
-def test_rollbacks_of_another_manifest_do_not_count(project: Project) -> None:
+def test_rollbacks_of_another_manifest_are_ignored(project: Project) -> None:
     done = project.run_plan([("modify", "a", b"1")])
     stranger = rollback(done, ["a"]).model_copy(update={"manifest_id": str(uuid.uuid4())})
     assert fold(done.manifest, [stranger], LATER) == done.manifest
@@ -153,7 +153,7 @@ def test_an_expired_manifest_says_so_and_an_executed_one_never_does(project: Pro
 
 
 @pytest.mark.req("PX-15")
-def test_a_run_that_went_back_by_itself_has_nothing_left(project: Project) -> None:
+def test_a_run_that_undid_itself_has_nothing_left_to_restore(project: Project) -> None:
     done = project.run_plan([("modify", "a", b"1"), ("create", "n/n", b"2")])
     executed = mark_executed(done.manifest, "2026-11-15T15:46:00Z")
     assert (executed.status, executed.executed_at) == ("EXECUTED", "2026-11-15T15:46:00Z")
@@ -186,7 +186,7 @@ def require_back(project: Project, done: Done, plan: StepPlan) -> None:
 
 @pytest.mark.req("PX-15")
 @pytest.mark.parametrize("actions, wanted", NET)
-def test_the_inverse_leads_back(project: Project, actions: list[Action], wanted: dict[str, str]) -> None:
+def test_the_inverse_restores_the_files(project: Project, actions: list[Action], wanted: dict[str, str]) -> None:
     done = project.run_plan(actions)
     plan = steps_back(project, done)
     require_back(project, done, plan)
@@ -195,7 +195,7 @@ def test_the_inverse_leads_back(project: Project, actions: list[Action], wanted:
 
 @pytest.mark.req("PX-15")
 @pytest.mark.parametrize("seed", range(40))
-def test_the_inverse_of_random_plans_leads_back(project: Project, seed: int) -> None:
+def test_the_inverse_of_random_plans_restores_the_files(project: Project, seed: int) -> None:
     choose = random.Random(seed)  # noqa: S311 - a test that can be repeated
     there, actions = {"a", "b", "c"}, list[Action]()
     for number in range(8):
@@ -259,7 +259,7 @@ DRIFT: list[tuple[Action, str, bytes | None]] = [
 
 @pytest.mark.req("PX-16")
 @pytest.mark.parametrize("action, path, content", DRIFT)
-def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
+def test_drift_is_refused_and_named_and_force_still_restores_the_files(
     project: Project, action: Action, path: str, content: bytes | None
 ) -> None:
     done = project.run_plan([action, ("modify", "b", b"2")])
@@ -272,7 +272,7 @@ def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
     assert steps_back(project, done, ("b",)).paths == ("b",), "the others can be restored without force"
 
 
-def test_a_renamed_file_with_other_permissions_is_made_anew(project: Project) -> None:
+def test_a_renamed_file_with_other_permissions_is_made_again(project: Project) -> None:
     done = project.run_plan([("rename", "a", "n")])
     (project.root / "n").chmod(0o600)
     with pytest.raises(RefusedError, match="changed since"):

@@ -29,7 +29,7 @@ def test_a_wild_id_becomes_one_plain_name_that_no_other_id_has(wild: str) -> Non
 
 
 @pytest.mark.req("PX-12")
-def test_papers_stand_where_the_spec_says_and_are_for_nobody_else(tmp_path: Path) -> None:
+def test_reports_are_where_the_spec_says_and_only_their_owner_can_read_them(tmp_path: Path) -> None:
     with ReportFolder.make(str(tmp_path), "run") as folder:
         folder.write({"execution_report.json": b"{}\n"})
         assert folder.location("execution_report.json") == "agent_outputs/reports/run/execution_report.json"
@@ -89,7 +89,7 @@ def test_a_folder_of_that_name_is_never_taken_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "", "../../x"])
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_leads_out_of_the_reports_is_refused(tmp_path: Path, name: str) -> None:
     ReportFolder.make(str(tmp_path), "run").close()
     for way in (ReportFolder.make, ReportFolder.open):
         with pytest.raises(RemitError):
@@ -97,13 +97,13 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
     assert list_reports(str(tmp_path)) == ["run"]
 
 
-def test_a_lost_folder_is_said_to_be_lost(tmp_path: Path) -> None:
+def test_a_lost_folder_is_reported_as_lost(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailureError) as caught:
         ReportFolder.open(str(tmp_path), "run")
     assert caught.value.reason is Reason.STATE_MISSING
 
 
-def test_lost_backups_are_said_to_be_lost(tmp_path: Path) -> None:
+def test_lost_backups_are_reported_as_lost(tmp_path: Path) -> None:
     ReportFolder.make(str(tmp_path), "run").close()
     (tmp_path / "agent_outputs/reports/run/backups").rmdir()
     with ReportFolder.open(str(tmp_path), "run") as folder, pytest.raises(RefusedError) as caught:
@@ -152,7 +152,7 @@ def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
 
 @only_root
 @pytest.mark.req("PX-22")
-def test_a_full_disk_is_named_and_the_old_paper_stays_whole(tmp_path: Path) -> None:
+def test_a_full_disk_is_named_and_the_old_report_stays_whole(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "256k") as root, ReportFolder.make(str(root), "run") as folder:
         folder.write({"a": b"old"})
         with pytest.raises(EnvironmentFailureError) as caught:
@@ -163,7 +163,7 @@ def test_a_full_disk_is_named_and_the_old_paper_stays_whole(tmp_path: Path) -> N
         assert not [name for name in os.listdir(folder.descriptor) if name.endswith(".tmp")]
 
 
-def test_papers_are_read_up_to_a_limit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_are_read_up_to_a_limit_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "MAX_REPORT_BYTES", 10)
     with ReportFolder.make(str(tmp_path), "run") as folder:
         folder.write({"a": b"x" * 100})
