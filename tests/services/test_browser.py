@@ -46,7 +46,7 @@ def id_of(action: bytes) -> str:
     return str(json.loads(action)["action_id"])
 
 
-def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(
+def test_an_action_waits_for_a_person_and_continues_after_their_approval(
     services: Services, place: Place, bot: AgentCaller
 ) -> None:
     opened = services.browser.act(bot, place.action("navigate"), WAIT)
@@ -92,7 +92,7 @@ def test_an_action_waits_for_a_person_and_goes_on_with_his_yes(
         assert services.browser.get(person(role), id_of(click)).result == done.result
 
 
-def test_who_waits_here_is_answered_as_soon_as_the_person_is(
+def test_a_waiting_call_is_answered_as_soon_as_the_person_decides(
     services: Services, place: Place, bot: AgentCaller
 ) -> None:
     """The same call goes on with the answer: no second one is needed."""
@@ -109,7 +109,7 @@ def test_who_waits_here_is_answered_as_soon_as_the_person_is(
     assert (result.success, result.sent) == (False, 0)
 
 
-def test_what_a_dead_browser_held_is_void_and_the_inbox_says_so(
+def test_a_request_held_by_a_dead_browser_is_void_and_the_inbox_says_so(
     services: Services, place: Place, bot: AgentCaller
 ) -> None:
     services.browser.act(bot, place.action("navigate"), WAIT)

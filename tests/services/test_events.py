@@ -64,7 +64,7 @@ def position_of(sent: StreamEvent) -> tuple[str | None, int | None]:
     return sent.event.tenant, sent.event.seq
 
 
-def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(office: Office, events: Events) -> None:
+def test_each_entry_is_sent_once_and_a_listener_that_returns_misses_nothing(office: Office, events: Events) -> None:
     """From every place in the stream, and told by another process: nothing twice, nothing left out."""
     workspace = office.workspace
     record(office, "test.before", "nobody listens yet")
@@ -135,7 +135,7 @@ def test_an_agent_cannot_count_the_entries_between_its_events_and_goes_on_from_e
     run(listen())
 
 
-def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Office, events: Events) -> None:
+def test_an_agent_receives_events_of_its_own_requests_only_and_no_payload(office: Office, events: Events) -> None:
     workspace = office.workspace
     mine = agent(workspace, "task.run", "goal.ask", sub="mine", user="mia")
     # Names that are made to look like the agent's, and ids that are made to meet another door's.
@@ -181,7 +181,7 @@ def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Offic
     run(listen())
 
 
-def test_a_listener_that_does_not_read_is_let_go_and_told_so(
+def test_a_listener_that_does_not_read_is_disconnected_with_a_notice(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "MAX_QUEUED", 5)
@@ -198,7 +198,7 @@ def test_a_listener_that_does_not_read_is_let_go_and_told_so(
     run(listen())
 
 
-def test_who_missed_too_much_is_told_so_and_not_all_of_it(
+def test_a_listener_that_missed_too_much_receives_a_notice_and_not_all_events(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events_module, "MAX_MISSED", 5)
@@ -228,7 +228,7 @@ def test_two_hundred_listeners_share_one_thread_and_one_text(office: Office, eve
     run(listen())
 
 
-def test_progress_is_told_to_people_and_to_its_owner(office: Office, events: Events) -> None:
+def test_progress_is_sent_to_people_and_to_its_owner(office: Office, events: Events) -> None:
     bot, stranger = (agent(office.workspace, "task.run", sub=name) for name in ("bot", "stranger"))
 
     async def listen() -> None:
@@ -286,7 +286,7 @@ def test_closing_ends_every_listener(office: Office, events: Events) -> None:
     run(listen())
 
 
-def test_a_task_at_the_desk_is_told_to_its_agent(office: Office, services: Services) -> None:
+def test_events_of_a_task_are_sent_to_the_agent_that_ran_it(office: Office, services: Services) -> None:
     """The real thing: who ran it is recorded with the intent, so what follows is its own."""
     bot = agent(office.workspace, "task.run", sub="real")
 
@@ -301,7 +301,7 @@ def test_a_task_at_the_desk_is_told_to_its_agent(office: Office, services: Servi
     run(listen())
 
 
-def test_several_are_told_at_once_what_was_missed_without_waiting_for_more(
+def test_missed_events_are_sent_in_batches_without_waiting_for_more(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def listen() -> None:
@@ -326,7 +326,7 @@ def test_several_are_told_at_once_what_was_missed_without_waiting_for_more(
     run(listen())
 
 
-def test_who_hangs_up_while_he_joins_is_no_listener(
+def test_a_caller_that_disconnects_while_it_subscribes_is_no_listener(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looking, go_on = threading.Event(), threading.Event()
@@ -350,7 +350,7 @@ def test_who_hangs_up_while_he_joins_is_no_listener(
     run(listen())
 
 
-def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
+def test_a_caller_who_lost_access_receives_no_later_entries_of_other_chains(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one look at all chains, whatever their names: and only those who may be concerned are asked again."""

@@ -122,7 +122,7 @@ def test_who_can_ask_and_for_whom(services: Services, office: Office) -> None:
     assert "nowhere" not in [each.tenant_id for each in services.ledger.list_chains(person())]
 
 
-def test_somebody_else_approves_and_the_agent_goes_on(services: Services, office: Office) -> None:
+def test_another_person_approves_and_the_agent_continues(services: Services, office: Office) -> None:
     bot = agent(office.workspace, "goal.ask", user="leo", sub="leos")
     leo = person("admin", "leo", user="leo")
     asked = services.goals.ask(bot, "copy the form as fresh", wait=WAIT)
@@ -156,7 +156,7 @@ def test_somebody_else_approves_and_the_agent_goes_on(services: Services, office
     assert services.goals.replay(person("viewer"), "acme", line.id).agrees
 
 
-def test_what_goes_on_is_told_while_it_runs(services: Services, office: Office, bot: AgentCaller) -> None:
+def test_the_state_of_a_goal_is_reported_while_it_runs(services: Services, office: Office, bot: AgentCaller) -> None:
     asked = services.goals.ask(bot, "are you there", correlation_id="follow-me", wait=0)
     assert asked.correlation_id == "follow-me"
     assert asked.state in {"running", "done"}
@@ -167,7 +167,7 @@ def test_what_goes_on_is_told_while_it_runs(services: Services, office: Office, 
     assert more.waiting_for == "confirmation"
 
 
-def test_an_id_that_came_to_nothing_is_nobodys_and_who_uses_it_later_is_alone_with_it(
+def test_an_id_of_a_refused_request_has_no_owner_and_belongs_to_the_user_who_uses_it_later(
     services: Services, office: Office, bot: AgentCaller
 ) -> None:
     """An agent asks under ids that others will use, in a way that comes to no goal; it has no claim on them by that."""
@@ -198,7 +198,7 @@ def test_an_id_that_came_to_nothing_is_nobodys_and_who_uses_it_later_is_alone_wi
     assert services.goals.get(bot, "acme", "ticket-19").waiting_for == "confirmation"
 
 
-def test_one_agent_asks_a_user_so_much_and_no_more_and_his_own_questions_come_first(
+def test_an_agent_asks_a_user_a_limited_number_of_questions_and_the_users_own_come_first(
     services: Services, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(goal_questions, "MAX_WAITING_PER_AGENT", 3)

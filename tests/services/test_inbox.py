@@ -16,7 +16,7 @@ from tests.services.conftest import CONSOLE, agent, person
 PNG = b"\x89PNG\r\n\x1a\n and the rest"
 
 
-def test_a_held_request_is_shown_and_answered_by_whoever_may(services: Services, office: Office) -> None:
+def test_a_held_request_is_shown_to_people_and_decided_by_an_approver(services: Services, office: Office) -> None:
     approvals = office.workspace.approvals
     asked = approvals.ask(question(1, agent_id="bot"))
     [line] = services.inbox.list_open(person("viewer"))
@@ -55,7 +55,7 @@ def test_a_held_request_is_shown_and_answered_by_whoever_may(services: Services,
     assert services.inbox.list_open(person("viewer")) == []
 
 
-def test_what_was_closed_says_how_and_why(services: Services, office: Office) -> None:
+def test_a_closed_request_says_how_and_why_it_was_closed(services: Services, office: Office) -> None:
     approvals = office.workspace.approvals
     denied, gone = (approvals.ask(question(number)) for number in (11, 12))
     services.inbox.decide(person(), "request", denied.approval_id, Decision(approved=False, reason="no tea today"))
@@ -111,7 +111,7 @@ def test_only_pictures_are_handed_out_whatever_a_row_says(services: Services, of
         approvals.void([asked.approval_id], "over")
 
 
-def test_nobody_approves_a_goal_of_the_user_that_he_is_or_what_he_asked_for_himself(
+def test_no_person_approves_a_goal_of_their_own_user_or_one_that_they_asked_for(
     services: Services, office: Office
 ) -> None:
     boss = PersonCaller(Person("link:boss"), "admin", "leo", "acme")

@@ -24,7 +24,7 @@ def start_job(work: JobRunner, key: str, gate: threading.Event, owner: str = "ag
     return work.start(key, wait, subject=f"thing:{key}", owner=owner)
 
 
-def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
+def test_equal_requests_are_one_job_and_all_callers_get_its_result() -> None:
     work, gate = JobRunner(), threading.Event()
     first, second = start_job(work, "a", gate), start_job(work, "a", gate)
     other = start_job(work, "b", gate)
@@ -39,7 +39,7 @@ def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
     assert work.find("thing:a") is first, "kept for a while"
 
 
-def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
+def test_the_same_request_after_the_end_was_reported_is_a_new_job() -> None:
     """Else a caller that asks again at once is told of the ended job that nothing is stored."""
     work, gate = JobRunner(), threading.Event()
     first = start_job(work, "a", gate)
@@ -52,7 +52,7 @@ def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
     assert [job is first for job in asked] == [False]
 
 
-def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on() -> None:
+def test_before_this_process_ends_waiting_callers_are_released_and_the_work_continues() -> None:
     work, gate = JobRunner(), threading.Event()
     job = start_job(work, "a", gate)
     told: list[bool] = []
@@ -67,7 +67,7 @@ def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on()
     assert job.result() == "a"
 
 
-def test_what_went_wrong_is_raised_to_whoever_waits() -> None:
+def test_the_error_of_a_job_is_raised_to_the_caller_that_waits() -> None:
     work = JobRunner()
 
     def fail(_job: Job[str]) -> str:
@@ -79,7 +79,7 @@ def test_what_went_wrong_is_raised_to_whoever_waits() -> None:
         job.result()
 
 
-def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_one_caller_nor_all_together_can_exceed_the_limits_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "MAX_PER_OWNER", 3)
     monkeypatch.setattr(work_module, "MAX_QUEUED", 2)
     work, gate = JobRunner(most=2), threading.Event()
@@ -96,7 +96,7 @@ def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch:
     assert work.close()
 
 
-def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
+def test_closing_cancels_running_jobs_and_starts_no_more() -> None:
     work, tick, begun = JobRunner(most=1), threading.Event(), threading.Event()
     seen: list[str] = []
 
@@ -118,7 +118,7 @@ def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
         start_job(work, "b", threading.Event())
 
 
-def test_a_job_carries_the_context_of_whoever_asked() -> None:
+def test_a_job_carries_the_context_of_its_caller() -> None:
     request = contextvars.ContextVar("request", default="nobody's")
     work = JobRunner()
     request.set("mine")
@@ -155,7 +155,7 @@ def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
     work.close()
 
 
-def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() -> None:
+def test_a_waiting_event_loop_is_released_too_and_one_that_has_ended_disturbs_no_job() -> None:
     work, gate = JobRunner(), threading.Event()
     job = start_job(work, "a", gate)
     told: list[Callable[[], None]] = []
@@ -176,7 +176,7 @@ def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() ->
     work.close()
 
 
-def test_where_one_of_each_owner_is_at_work_no_owner_takes_all_threads() -> None:
+def test_with_one_running_job_per_owner_no_owner_takes_all_threads() -> None:
     work = JobRunner(2, one_per_owner=True)
     gate, begun = threading.Event(), threading.Semaphore(0)
 

@@ -36,7 +36,7 @@ with Workspace.open(sys.argv[1]) as workspace, Services(workspace) as desk:
         *(pytest.param(f"road.{each}", marks=pytest.mark.long) for each in ("intent_recorded", "outcome_recorded")),
     ],
 )
-def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, point: str) -> None:
+def test_a_task_of_a_dead_process_is_recovered_when_its_agent_looks(tmp_path: Path, point: str) -> None:
     project, environ = tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")}
     project.mkdir()
     initialise(project, environ, system_clock)[0].close()
@@ -69,7 +69,7 @@ with Workspace.open(sys.argv[1]) as workspace, Services(workspace) as desk:
 
 
 @pytest.mark.long
-def test_a_goal_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path) -> None:
+def test_a_goal_of_a_dead_process_is_recovered_when_its_agent_looks(tmp_path: Path) -> None:
     office = Office(tmp_path)
     ended = run_child(
         [preloaded.python(), "-c", ASKING, str(office.root)],

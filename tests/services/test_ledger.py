@@ -64,7 +64,7 @@ def test_entries_are_found_a_page_at_a_time(
     assert all_of(services, 9, since=at[-1], until=at[0]) == []
 
 
-def test_what_is_no_place_is_refused(services: Services, written: list[int]) -> None:
+def test_an_invalid_cursor_or_position_is_refused(services: Services, written: list[int]) -> None:
     for cursor in ("x", "-1", "9" * 17, "٣", ""):
         with pytest.raises(RefusedError) as refused:
             services.ledger.list_entries(VIEWER, "globex", None, cursor)
@@ -77,7 +77,7 @@ def test_what_is_no_place_is_refused(services: Services, written: list[int]) -> 
         assert refused.value.reason is Reason.STATE_MISSING
 
 
-def test_the_record_is_checked_while_others_wait_for_the_same(services: Services, written: list[int]) -> None:
+def test_several_callers_can_wait_for_the_same_check_of_the_ledger(services: Services, written: list[int]) -> None:
     answers = []
 
     def ask() -> None:
@@ -110,7 +110,7 @@ def test_evidence_is_exported_and_holds(services: Services, office: Office, writ
         services.ledger.open_bundle(VIEWER, "globex", "none")
 
 
-def test_the_record_is_for_people(services: Services, office: Office) -> None:
+def test_the_ledger_the_catalogue_and_tokens_are_for_people_only(services: Services, office: Office) -> None:
     bot = agent(office.workspace)
     for look in (
         lambda: services.ledger.list_chains(bot),

@@ -23,7 +23,7 @@ def office(tmp_path: Path, postgres_url: str) -> Iterator[Office]:
     made.close()
 
 
-def test_the_desk_on_a_server(office: Office) -> None:
+def test_the_services_work_with_a_ledger_on_postgresql(office: Office) -> None:
     workspace = office.workspace
     viewer, mia = person("viewer"), person("viewer", "mia", user="mia")
     with Services(workspace) as services:

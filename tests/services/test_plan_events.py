@@ -47,7 +47,7 @@ def test_an_agent_hears_of_its_own_plan_and_of_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("PV-04")
-def test_of_plans_and_tasks_an_agent_is_told_steps_that_do_not_depend_on_what_files_hold(tmp_path: Path) -> None:
+def test_an_agent_receives_only_plan_and_task_steps_that_do_not_depend_on_file_contents(tmp_path: Path) -> None:
     """The same plan, live: in one place it changes a file, in the other nothing is left to change."""
     heard = []
     for shade in ("0", "1"):

@@ -42,7 +42,7 @@ def logged_in(office: Office, name: str, role: Role, user: str) -> tuple[PersonC
     return PersonCaller(found.person, found.role, found.user, found.tenant), cookie
 
 
-def test_his_answer_does_not_count_to_whatever_it_is(services: Services, office: Office) -> None:
+def test_no_answer_and_no_request_of_a_person_who_lost_access_is_accepted(services: Services, office: Office) -> None:
     workspace = office.workspace
     asked = workspace.approvals.ask(question(1, agent_id="bot"))
     made = services.plans.propose(person("operator"), plan_of(create("a", "new.txt"), plan_id="p1"))
@@ -97,7 +97,7 @@ def approved_goal(services: Services, bot: AgentCaller, words: str) -> str:
     return asked.correlation_id
 
 
-def test_an_agent_whose_token_does_not_count_any_more_does_nothing(services: Services, office: Office) -> None:
+def test_an_agent_whose_token_is_no_longer_valid_can_do_nothing(services: Services, office: Office) -> None:
     tokens, clock = office.workspace.tokens, office.clock
     assert isinstance(clock, MovableClock)
 
@@ -145,7 +145,7 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing(services: Ser
     assert verbs["ask"](issued()).state == "done"
 
 
-def test_nor_does_it_go_on_with_what_another_process_had_begun(
+def test_an_agent_whose_token_was_revoked_cannot_resume_an_interrupted_task(
     services: Services, office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bot, late = (agent(office.workspace, "task.run", sub="late") for _ in range(2))

@@ -38,7 +38,7 @@ def without_digest(result: ExecutionResult) -> dict[str, Any]:
     return {**tree, "signature": "", "output": {**tree["output"], "undo_metadata": {}}}
 
 
-def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(
+def test_a_task_is_run_once_and_shown_to_the_agent_that_ran_it(
     services: Services, office: Office, bot: AgentCaller
 ) -> None:
     (office.base / "from.txt").write_text("x")
@@ -91,7 +91,7 @@ def test_a_refused_task_says_why_and_claims_nothing(services: Services, office: 
             services.tasks.get(caller, "t-refused")
 
 
-def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(services: Services, office: Office) -> None:
+def test_no_caller_gets_the_result_of_another_task_with_the_same_id(services: Services, office: Office) -> None:
     """Joined is only who gives the same task and lease; the same id with another content is the road's to refuse."""
     first, second = manifest("t-same"), manifest("t-same", constraints={"reversible": False})
     one, two = agent(office.workspace, "task.run"), agent(office.workspace, "task.run", sub="two")
@@ -122,7 +122,7 @@ def test_who_may_run_and_who_may_have_a_lease_signed(services: Services, office:
         assert refused.value.reason is Reason.MALFORMED
 
 
-def test_what_is_secret_in_a_result_is_masked_for_those_who_only_see(
+def test_secrets_in_a_result_are_masked_for_viewers_and_approvers(
     services: Services, office: Office, bot: AgentCaller
 ) -> None:
     name = "password=hunter2hunter2"
@@ -142,7 +142,7 @@ def test_what_is_secret_in_a_result_is_masked_for_those_who_only_see(
 
 @pytest.mark.req("PV-04")
 @pytest.mark.parametrize("name", ["access.cedar", "Access.CEDAR", "slo_waivers.yaml", "simulations.json", ".env"])
-def test_a_program_leases_no_agent_what_no_plan_may_touch(tmp_path: Path, name: str) -> None:
+def test_a_lease_from_a_program_lets_no_agent_touch_what_no_plan_may_touch(tmp_path: Path, name: str) -> None:
     """To put another policy in place of the one that says who may do what, with two moves."""
     environ = {"REMIT_STATE": str(tmp_path / "state")}
     project = (tmp_path / "project").resolve()

@@ -51,7 +51,7 @@ def test_an_agent_applies_what_a_person_signed_only_with_a_token_for_it(
     assert office.project.read(path) != before
 
 
-def test_an_agent_takes_back_and_cancels_what_is_its_own(office: ProposalWorkspace, remit: Remit) -> None:
+def test_an_agent_rolls_back_and_cancels_only_its_own_plans(office: ProposalWorkspace, remit: Remit) -> None:
     able, weak = office.agent.text, office.issue_token("bot", "plan.propose").text
     foreign, foreign_path = office.make_applied(ADMIN)
     own, path = office.make_applied()

@@ -71,7 +71,7 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
     assert remit("ledger", "verify").code == 0
 
 
-def test_a_no_and_what_is_refused(remit: Remit, tmp_path: Path) -> None:
+def test_a_denied_plan_is_not_applied_and_wrong_commands_are_refused(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0
     long = plan_of(create("a", "long.txt", "line\n" * 90 + "the last\n"), plan_id="long")
     name = remit("propose", "-", "--json", stdin=long).document["proposal_id"]
@@ -113,7 +113,7 @@ HIDDEN = "54 lines of this preview were not shown."
 
 
 @pytest.mark.req("PV-07")
-def test_lines_of_a_proposed_plan_that_were_not_shown_need_a_word_of_their_own(remit: Remit, tmp_path: Path) -> None:
+def test_hidden_lines_of_a_proposed_plan_need_an_answer_of_their_own(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0
     project = tmp_path / "project"
     name = remit("propose", "-", "--json", stdin=LONG).document["proposal_id"]
@@ -144,7 +144,7 @@ def test_lines_of_a_proposed_plan_that_were_not_shown_need_a_word_of_their_own(r
 
 
 @pytest.mark.req("PV-07")
-def test_whoever_waits_for_plans_names_lines_that_were_not_shown_or_sees_them_first(
+def test_an_approver_who_waits_for_plans_accepts_hidden_lines_by_name_or_sees_them_first(
     remit: Remit, tmp_path: Path
 ) -> None:
     assert remit("init").code == 0
@@ -239,9 +239,7 @@ def test_of_a_stale_preview_only_compute_and_deny_are_offered(remit: Remit, tmp_
     assert remit(*shlex.split(approve)[1:]).code == 0
 
 
-def test_a_digest_that_cannot_be_approved_is_told_with_its_cause_and_the_next_command(
-    remit: Remit, tmp_path: Path
-) -> None:
+def test_the_refusal_of_a_digest_names_its_cause_and_the_next_command(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0
     file = tmp_path / "project" / ".env"
     file.write_text("A=1\n")
@@ -262,7 +260,7 @@ def test_a_digest_that_cannot_be_approved_is_told_with_its_cause_and_the_next_co
     assert (late.code, "changed since the plan was approved" in late.err) == (2, True)
 
 
-def test_a_list_for_programs_says_elsewhere_that_plans_wait_too(remit: Remit) -> None:
+def test_the_json_list_says_on_standard_error_that_plans_wait_too(remit: Remit) -> None:
     assert remit("init").code == 0
     quiet = remit("approvals", "--json")
     assert (quiet.document, quiet.err) == ([], "")

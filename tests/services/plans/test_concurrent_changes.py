@@ -24,7 +24,7 @@ def _drifted(office: ProposalWorkspace) -> tuple[str, str]:
     return made.proposal_id, path
 
 
-def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(
+def test_a_forced_undo_is_refused_if_a_file_changed_after_its_drift_was_shown(
     office: ProposalWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, path = _drifted(office)
@@ -48,7 +48,7 @@ def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(
     assert (again.status, office.project.read(path)) == ("EXECUTED", BEFORE)
 
 
-def test_that_nothing_was_changed_since_is_held_to_as_well(
+def test_a_forced_undo_is_refused_if_a_file_changed_after_no_drift_was_found(
     office: ProposalWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, path = office.make_applied()
@@ -63,7 +63,7 @@ def test_that_nothing_was_changed_since_is_held_to_as_well(
     assert office.project.read(path) == "mine\n"
 
 
-def test_an_order_without_a_look_is_for_whatever_stands_there(office: ProposalWorkspace) -> None:
+def test_a_forced_rollback_without_a_preview_overwrites_any_content(office: ProposalWorkspace) -> None:
     _, path = _drifted(office)
     outcome = office.workspace.rollback("last", force=True)
     assert (outcome.status, office.project.read(path)) == ("EXECUTED", BEFORE)
@@ -102,7 +102,7 @@ def _verbs(office: ProposalWorkspace, name: str) -> dict[str, Callable[[PersonCa
 
 
 @pytest.mark.parametrize("meanwhile", ["removed", "demoted", "logged out"])
-def test_whoever_does_not_count_any_more_does_nothing_more(office: ProposalWorkspace, meanwhile: str) -> None:
+def test_a_person_who_lost_their_session_or_role_can_do_nothing_more(office: ProposalWorkspace, meanwhile: str) -> None:
     """Identified a moment ago: every verb has been let in by then, and none may leave a trace but a refusal."""
     people, name = office.workspace.people, meanwhile.replace(" ", "")
     who = _session(office, name)
@@ -144,9 +144,7 @@ def _agents_verbs(office: ProposalWorkspace) -> dict[str, Callable[[AgentCaller]
 
 
 @pytest.mark.parametrize("meanwhile", ["revoked", "expired", "its key revoked"])
-def test_an_agent_whose_token_does_not_count_any_more_does_nothing_more(
-    office: ProposalWorkspace, meanwhile: str
-) -> None:
+def test_an_agent_whose_token_is_no_longer_valid_can_do_nothing_more(office: ProposalWorkspace, meanwhile: str) -> None:
     """By another token of the same agent, so that all of it is its own."""
     verbs, late = _agents_verbs(office), office.issue_token("bot", life=timedelta(minutes=10))
     assert office.plans.finish_previews(60)
@@ -167,7 +165,7 @@ def test_an_agent_whose_token_does_not_count_any_more_does_nothing_more(
         ask(office.agent)
 
 
-def test_whoever_does_not_count_any_more_stops_nothing_that_runs(office: ProposalWorkspace) -> None:
+def test_a_caller_who_lost_access_cannot_stop_a_running_plan(office: ProposalWorkspace) -> None:
     made, _ = office.make_approved()
     late, person = office.issue_token("bot"), _session(office, "late")
     office.workspace.tokens.revoke(late.token.jti, actor="os:ada")
@@ -186,7 +184,7 @@ def test_whoever_does_not_count_any_more_stops_nothing_that_runs(office: Proposa
     assert (tried, state) == ([Reason.REVOKED] * 2, "APPLIED")
 
 
-def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told_the_ways_on(
+def test_after_the_approval_a_view_names_changed_files_and_apply_says_what_to_do_next(
     office: ProposalWorkspace,
 ) -> None:
     made, path = office.make_approved()
@@ -212,7 +210,7 @@ def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told
     assert office.plans.apply(office.agent, made.proposal_id, 30).state == "APPLIED"
 
 
-def test_what_was_never_applied_is_not_taken_back_and_that_is_no_question_of_its_name(
+def test_the_undo_of_a_plan_that_was_never_applied_is_refused_as_too_early_and_not_as_unknown(
     office: ProposalWorkspace,
 ) -> None:
     for made in (office.make_proposed()[0], office.make_approved()[0]):
@@ -222,7 +220,7 @@ def test_what_was_never_applied_is_not_taken_back_and_that_is_no_question_of_its
         assert stranger.reason is Reason.STATE_MISSING
 
 
-def test_whoever_is_told_of_drift_hears_no_flags_of_a_command_and_where_the_old_text_is_kept(
+def test_a_report_of_drift_names_no_command_flags_and_says_where_the_replaced_text_is_kept(
     office: ProposalWorkspace,
 ) -> None:
     name, path = _drifted(office)

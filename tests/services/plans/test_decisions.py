@@ -21,7 +21,7 @@ from tests.services.plans.proposal_workspace import (
 )
 
 
-def test_nobody_but_an_approver_or_an_admin_can_answer(office: ProposalWorkspace) -> None:
+def test_only_an_approver_or_an_admin_can_approve_or_deny(office: ProposalWorkspace) -> None:
     made, _ = office.make_proposed()
     digest = office.plans.read_preview(APPROVER, made.proposal_id).preview_digest
     for approved in (True, False):
@@ -47,7 +47,7 @@ def test_an_agent_cannot_decide_whatever_the_table_of_rights_says(
     assert office.plans.get(VIEWER, made.proposal_id).state == "PENDING"
 
 
-def test_a_yes_is_to_the_preview_that_was_shown(office: ProposalWorkspace) -> None:
+def test_an_approval_is_valid_only_for_the_preview_that_was_shown(office: ProposalWorkspace) -> None:
     made, path = office.make_proposed()
     plans = office.plans
     shown = plans.read_preview(APPROVER, made.proposal_id).preview_digest
@@ -68,7 +68,7 @@ def test_a_yes_is_to_the_preview_that_was_shown(office: ProposalWorkspace) -> No
     assert problem.reason is Reason.HASH_MISMATCH, "the digest of another preview is none of this one"
 
 
-def test_what_the_plan_needs_is_named_by_the_person_and_by_nobody_else(office: ProposalWorkspace) -> None:
+def test_only_the_person_who_approves_names_what_the_plan_needs(office: ProposalWorkspace) -> None:
     office.project.write(".env", "A=1\n")
     made = office.plans.propose(office.agent, plan_of(replace("a", ".env", "A=1", "A=2"), plan_id="secretive"))
     assert made.risk == "HIGH"
@@ -184,7 +184,7 @@ def test_pages_of_proposals_are_whole_and_in_order(office: ProposalWorkspace) ->
         assert refusal_of(office.plans.list_proposals, caller, cursor=cursor).reason is Reason.MALFORMED
 
 
-def test_a_person_proposes_too_and_a_key_is_his_own(office: ProposalWorkspace) -> None:
+def test_a_person_can_propose_too_and_a_key_belongs_to_its_proposer(office: ProposalWorkspace) -> None:
     document, _ = office.make_plan()
     first = office.plans.propose(OPERATOR, document, key="nightly")
     assert (first.proposed_by, first.token_jti) == ("os:oto", None)

@@ -21,7 +21,7 @@ def killed(office: ProposalWorkspace, point: str, *what: str) -> ChildExit:
     return ended
 
 
-def test_whoever_is_killed_while_he_proposes_has_proposed_once_or_not(
+def test_a_process_killed_while_it_proposes_has_proposed_once_or_not_at_all(
     office: ProposalWorkspace, tmp_path: Path
 ) -> None:
     for point in (*BEFORE, "proposal.inserted", *AFTER, "proposal.made"):
@@ -62,7 +62,7 @@ def test_an_envelope_is_recorded_with_the_answer_or_not_at_all(office: ProposalW
 
 
 @pytest.mark.parametrize("point", ["road.intent_recorded", "road.effect_done"])
-def test_a_run_that_was_killed_is_told_as_unfinished_and_settled_by_the_next(
+def test_a_killed_run_is_reported_as_unfinished_and_recovered_by_the_next_apply(
     office: ProposalWorkspace, point: str
 ) -> None:
     made, path = office.make_approved()

@@ -4,7 +4,7 @@ from remit.core.errors import Reason
 from tests.services.plans.proposal_workspace import APPROVER, CONSOLE, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 
 
-def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back(office: ProposalWorkspace) -> None:
+def test_an_agent_proposes_a_person_approves_the_agent_applies_and_undoes_it(office: ProposalWorkspace) -> None:
     made, path = office.make_proposed(note="please")
     assert (made.state, made.proposed_by, made.note) == ("PENDING", "agent:bot", "please")
     assert made.token_jti == office.agent.token.jti

@@ -94,7 +94,7 @@ def test_from_a_proposal_to_a_signed_envelope_and_each_step_stands_in_the_ledger
     assert stored.world.verify().findings == []
 
 
-def test_who_answers_first_counts_and_an_agent_that_proposed_is_nobody_to_answer(stored: StoredProposals) -> None:
+def test_only_the_first_answer_is_recorded_and_the_agent_that_proposed_cannot_answer(stored: StoredProposals) -> None:
     row = stored.propose()
     for agent in (Person("agent:bot"), Person("os:x", "bot"), Person("bot")):
         assert reason_of(stored.proposals.deny, row.proposal_id, agent) is Reason.PERMISSION_DENIED
@@ -170,7 +170,7 @@ def test_one_proposer_cannot_fill_the_inbox(stored: StoredProposals, monkeypatch
     stored.propose(4)
 
 
-def test_a_revoked_token_takes_what_waits_and_what_was_not_begun_with_it(stored: StoredProposals) -> None:
+def test_revoking_a_token_voids_its_pending_proposals_and_its_unused_approvals(stored: StoredProposals) -> None:
     pending, approved = stored.propose(1), stored.approve(stored.propose(2))
     other, denied = stored.propose(3, token_jti="token-2"), stored.proposals.deny(stored.propose(4).proposal_id, ADA)
     voided = stored.world.ledger.transact(lambda batch: stored.proposals.void_of_token(batch, "token-1", "os:ada"))
@@ -216,7 +216,7 @@ def test_every_change_past_the_guards_is_found_and_the_guards_refuse_each(stored
     assert stored.world.verify().findings == []
 
 
-def test_a_row_that_somebody_changed_is_not_believed(stored: StoredProposals) -> None:
+def test_a_changed_row_is_not_trusted(stored: StoredProposals) -> None:
     row, approved = stored.propose(1), stored.approve(stored.propose(2))
     set_pending, set_approved = ("UPDATE plan_proposals SET %s WHERE state = '" + state + "'" for state in STATES[:2])
     again = (
@@ -259,7 +259,7 @@ def test_a_row_that_somebody_changed_is_not_believed(stored: StoredProposals) ->
     assert reason_of(stored.proposals.envelope_of, approved) is Reason.EVIDENCE_INVALID
 
 
-def test_what_has_an_answer_gets_no_second_one_whatever_the_row_says(stored: StoredProposals) -> None:
+def test_an_answered_proposal_gets_no_second_answer_whatever_the_row_says(stored: StoredProposals) -> None:
     """The row says that it waits, and names a place after all others: the entries say what became of it."""
     denied, approved = stored.propose(1), stored.propose(2)
     plain = stored.envelope(denied), stored.envelope(approved)

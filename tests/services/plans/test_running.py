@@ -12,7 +12,7 @@ from remit.services.plans.service import PlanService
 from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 
 
-def test_whoever_does_not_wait_follows_it_by_its_id(office: ProposalWorkspace) -> None:
+def test_a_caller_that_does_not_wait_can_follow_the_run_by_its_id(office: ProposalWorkspace) -> None:
     made, path = office.make_approved()
     begun = office.plans.apply(office.agent, made.proposal_id, wait=0)
     assert begun.state in {"RUNNING", "APPLIED"}
@@ -24,7 +24,7 @@ def test_whoever_does_not_wait_follows_it_by_its_id(office: ProposalWorkspace) -
     assert office.plans.list_runs(VIEWER, limit=1).items == (run,)
 
 
-def test_a_file_that_changed_after_the_yes_stops_it_and_the_answer_stays(office: ProposalWorkspace) -> None:
+def test_a_file_changed_after_the_approval_stops_the_run_and_the_approval_stays(office: ProposalWorkspace) -> None:
     made, path = office.make_approved()
     office.project.write(path, "one\ntwo\nsomebody else\n")
     problem = refusal_of(office.plans.apply, office.agent, made.proposal_id, wait=30)
@@ -48,7 +48,7 @@ def test_what_is_withdrawn_in_time_is_never_applied(office: ProposalWorkspace) -
     assert refusal_of(office.plans.cancel, office.agent, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
 
 
-def test_an_envelope_that_was_cancelled_elsewhere_is_told_as_void(office: ProposalWorkspace) -> None:
+def test_a_plan_whose_envelope_was_cancelled_outside_the_service_is_void(office: ProposalWorkspace) -> None:
     made, _ = office.make_approved()
     assert made.envelope_id is not None
     office.workspace.cancel(made.envelope_id)
@@ -57,7 +57,7 @@ def test_an_envelope_that_was_cancelled_elsewhere_is_told_as_void(office: Propos
 
 
 @pytest.mark.parametrize("phase,state", [("CHECKPOINT", "VOID"), ("RUNNING", "CANCELLED")])
-def test_one_that_runs_is_stopped_and_taken_back(office: ProposalWorkspace, phase: str, state: str) -> None:
+def test_a_running_plan_can_be_stopped_and_is_undone(office: ProposalWorkspace, phase: str, state: str) -> None:
     made, path = office.make_approved()
     stopped: list[ProposalView] = []
 
@@ -77,7 +77,7 @@ def test_one_that_runs_is_stopped_and_taken_back(office: ProposalWorkspace, phas
     assert office.plans.get(VIEWER, made.proposal_id).state == state
 
 
-def test_another_process_tells_the_same_of_it(office: ProposalWorkspace) -> None:
+def test_another_process_gives_the_same_answers_about_a_plan(office: ProposalWorkspace) -> None:
     made, _ = office.make_applied()
     waiting, _ = office.make_proposed()
     with office.project.opened() as workspace:
@@ -87,7 +87,7 @@ def test_another_process_tells_the_same_of_it(office: ProposalWorkspace) -> None
         assert other.read_report(VIEWER, made.proposal_id) == office.plans.read_report(VIEWER, made.proposal_id)
 
 
-def test_a_yes_that_nobody_uses_is_over_after_an_hour_and_a_question_after_a_day(office: ProposalWorkspace) -> None:
+def test_an_unused_approval_expires_after_an_hour_and_a_proposal_after_a_day(office: ProposalWorkspace) -> None:
     approved, waiting = office.make_approved()[0], office.make_proposed()[0]
     office.clock.offset += timedelta(hours=1, minutes=1)
     assert office.plans.get(VIEWER, approved.proposal_id).state == "EXPIRED"

@@ -163,7 +163,7 @@ def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_
     assert office.approve(name).state == "APPROVED"
 
 
-def test_of_an_approved_plan_only_what_was_approved_is_computed_again_and_of_a_closed_one_nothing(
+def test_an_approved_plan_is_previewed_again_only_as_approved_and_a_closed_plan_never(
     office: ProposalWorkspace,
 ) -> None:
     made, path = office.make_approved()
@@ -180,7 +180,7 @@ def test_of_an_approved_plan_only_what_was_approved_is_computed_again_and_of_a_c
         )
 
 
-def test_whoever_is_killed_while_a_preview_is_computed_again_has_stored_it_once_or_not(
+def test_a_process_killed_while_it_computes_a_preview_again_has_stored_it_once_or_not_at_all(
     office: ProposalWorkspace,
 ) -> None:
     for point in (*BEFORE, "proposal.preview_stored", *AFTER, "proposal.previewed"):
@@ -249,7 +249,9 @@ def test_an_earlier_preview_with_its_own_signed_entry_is_not_shown_for_the_later
     assert RecordFault.ROW_EDITED in stored.world.faults()
 
 
-def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(stored: StoredProposals) -> None:
+def test_a_lost_preview_can_be_computed_again_and_a_proposal_of_an_earlier_version_needs_none(
+    stored: StoredProposals,
+) -> None:
     old, row = stored.propose(1), stored.propose(2, preview=FIRST)
     assert stored.proposals.preview_of(old) is None
     assert stored.world.verify().findings == []
@@ -263,7 +265,7 @@ def test_a_lost_row_is_computed_again_and_one_of_an_earlier_version_needs_none(s
     assert stored.world.verify().findings == []
 
 
-def test_the_document_goes_with_the_text_of_the_plan_and_stays_where_it_was_denied(stored: StoredProposals) -> None:
+def test_the_preview_of_a_withdrawn_plan_is_removed_and_that_of_a_denied_plan_stays(stored: StoredProposals) -> None:
     withdrawn, denied = stored.propose(1, preview=FIRST), stored.propose(2, preview=FIRST)
     stored.proposals.withdraw(withdrawn.proposal_id, "agent:bot")
     stored.proposals.deny(denied.proposal_id, ADMIN.person)

@@ -148,7 +148,7 @@ def test_no_get_route_executes_anything(viewed: ViewedSite, state: str) -> None:
 
 
 @pytest.mark.req("PV-02")
-def test_where_nothing_is_kept_views_say_so_and_offer_to_compute_again(viewed: ViewedSite) -> None:
+def test_without_a_stored_preview_views_say_so_and_offer_to_compute_it_again(viewed: ViewedSite) -> None:
     """That is a POST, it needs the right to propose, and it is recorded with the person who asked for it."""
     proposal_id = not_kept(viewed, "nothing-kept")
     route, page = f"/v1/plans/{proposal_id}/preview", f"/inbox/question?kind=plan&id={proposal_id}"
