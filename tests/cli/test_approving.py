@@ -82,7 +82,7 @@ def test_in_a_terminal_the_preview_is_shown_as_remit_preview_shows_it_and_then_s
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x03", "\x04", "sure\nn\n"], ids=repr)
-def test_only_a_yes_signs(remit: Remit, project: Path, answer: str) -> None:
+def test_any_answer_except_an_approval_signs_nothing(remit: Remit, project: Path, answer: str) -> None:
     seen = approving(project, TypedAnswer(ASKS, answer))
     assert (seen.code, seen.answered, "nothing was signed" in seen.shown) == (2, True, True), seen
     require_unsigned(remit, project)
@@ -113,7 +113,7 @@ def _other_settings(project: Path) -> None:
         (_no_plan, "the plan's file changed"),
     ],
 )
-def test_what_is_swapped_between_the_preview_and_the_answer_is_not_signed(
+def test_nothing_is_signed_if_something_changes_between_the_preview_and_the_answer(
     remit: Remit, project: Path, swap: Callable[[Path], None], named: str
 ) -> None:
     seen = approving(project, TypedAnswer(ASKS, "y\n", lambda: swap(project)))
@@ -143,7 +143,9 @@ HIDDEN = "463 lines of this preview were not shown."
 
 
 @pytest.mark.parametrize("command", ["approve", "run"])
-def test_lines_that_were_not_shown_need_a_word_and_no_plain_yes(remit: Remit, project: Path, command: str) -> None:
+def test_hidden_lines_are_approved_with_a_word_of_their_own_and_never_with_y_or_yes(
+    remit: Remit, project: Path, command: str
+) -> None:
     put(project, create("long.txt", 500))
     seen = run_in_terminal(
         project,
@@ -161,7 +163,7 @@ def test_lines_that_were_not_shown_need_a_word_and_no_plain_yes(remit: Remit, pr
     assert (said.code, said.answered) == (0, True), said
 
 
-def test_all_of_it_can_be_seen_first_and_then_a_yes_is_enough(remit: Remit, project: Path) -> None:
+def test_after_the_whole_preview_was_shown_a_plain_approval_is_enough(remit: Remit, project: Path) -> None:
     put(project, create("long.txt", 500))
     seen = approving(project, TypedAnswer(HIDDEN, "f\n"), TypedAnswer("+line 500", ""), TypedAnswer(ASKS, "y\n"))
     assert (seen.code, seen.answered) == (0, True), seen
@@ -243,7 +245,7 @@ def test_what_changed_since_the_preview_is_named_and_nothing_is_signed(
     require_unsigned(remit, project)
 
 
-def test_a_digest_of_which_no_note_is_left_is_refused_all_the_same(remit: Remit, project: Path) -> None:
+def test_a_digest_without_a_stored_note_is_still_refused(remit: Remit, project: Path) -> None:
     digest = digest_of(remit)
     _other_target(project)
     for folder in (project.parent / "state").rglob("previews"):
@@ -270,7 +272,7 @@ def test_a_note_that_cannot_be_written_or_read_changes_nothing(remit: Remit, pro
     assert remit("preview", "plan.json").code == 0
 
 
-def test_only_so_many_notes_are_kept(remit: Remit, project: Path) -> None:
+def test_at_most_a_hundred_notes_are_kept_and_the_newest_is_one_of_them(remit: Remit, project: Path) -> None:
     digest_of(remit)
     (notes,) = (project.parent / "state").rglob("previews")
     for number in range(150):
@@ -303,7 +305,7 @@ def test_by_digest_too_lines_that_the_preview_does_not_show_are_named(remit: Rem
     assert (alone.code, "belongs to --digest" in alone.err) == (2, True)
 
 
-def test_what_the_plan_needs_by_name_is_told_for_the_preview_that_was_named(remit: Remit, project: Path) -> None:
+def test_approvals_that_a_plan_needs_by_name_are_listed_for_the_named_preview(remit: Remit, project: Path) -> None:
     (project / ".env").write_text("REGION=north\n")
     operation = {"type": "text_replace", "pattern": "north", "replacement": "south"}
     put(project, {"action_type": "FILE_MODIFY", "target": ".env", "operation": operation})

@@ -51,7 +51,7 @@ def test_a_token_file_that_is_not_there_is_refused_and_half_a_token_is_not_repea
 
 @pytest.mark.req("VX-09")
 @pytest.mark.parametrize("variable", ["REMIT_TOKEN", "REMIT_AGENT"])
-def test_an_agent_cannot_end_everybodys_browser(workspace: Workspace, variable: str) -> None:
+def test_an_agent_cannot_stop_the_browser_that_all_callers_share(workspace: Workspace, variable: str) -> None:
     assert "an agent cannot do it" in refused(run(workspace, "--stop", **{variable: "agent-1"})).what
     assert run(workspace, "--stop").output == "No browser was running.\n"
 
@@ -109,7 +109,7 @@ def host_saying(workspace: Workspace, *frames: dict[str, Any]) -> Iterator[None]
 
 
 @pytest.mark.req("VX-09")
-def test_whoever_gives_up_waiting_is_told_that_the_question_stays_open(
+def test_a_caller_who_stops_waiting_learns_that_the_approval_request_stays_open(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(_: object) -> None:

@@ -90,9 +90,9 @@ def test_an_entry_about_the_browser_can_be_read_in_full(subtests: pytest.Subtest
 @pytest.mark.parametrize(
     "payload", [[], {}, {"outcome": 1}, {"outcome": {"error": 7, "output": []}}, {"turned_away": 3}]
 )
-def test_a_payload_that_somebody_made_up_breaks_nothing(kind: str, payload: Any) -> None:
+def test_a_made_up_payload_breaks_nothing(kind: str, payload: Any) -> None:
     assert len(render_meaning(entry(kind, payload))) < 600
 
 
-def test_what_could_be_endless_is_cut() -> None:
+def test_a_very_long_value_is_cut() -> None:
     assert len(render_meaning(entry("approval.requested", {"effect": "x" * 5_000}))) < 600

@@ -131,7 +131,9 @@ def test_an_agent_cannot_accept_the_clock(remit: Remit, project: Path, tmp_path:
     assert remit("clock", "show").code == 1
 
 
-def test_without_a_terminal_nothing_is_accepted_unless_it_is_said(remit: Remit, project: Path, tmp_path: Path) -> None:
+def test_without_a_terminal_the_clock_is_accepted_only_with_an_explicit_option(
+    remit: Remit, project: Path, tmp_path: Path
+) -> None:
     write_ahead(tmp_path)
     ran = remit("clock", "accept")
     assert ran.code == 3
@@ -231,7 +233,7 @@ def test_tokens_from_the_time_ahead_are_named_with_what_to_do(remit: Remit, proj
     assert remit("clock", "accept", "--yes", "--json").document["tokens_dated_later"] == []
 
 
-def test_a_plan_whose_approval_was_recorded_as_expired_and_a_no_of_a_person_stay_so(
+def test_an_expired_approval_stays_expired_and_a_denied_plan_stays_denied(
     remit: Remit, project: Path, tmp_path: Path
 ) -> None:
     plan = plan_of(replace("a1", "notes.txt", "two", "three"), plan_id="p")

@@ -46,7 +46,7 @@ WITHOUT_DUCKDB = "import sys; sys.modules['duckdb'] = None; from remit.cli impor
 
 
 @pytest.mark.req("PX-33")
-def test_the_demo_goes_as_promised_and_shows_plans_from_diff_to_way_back(remit: Remit) -> None:
+def test_the_demo_runs_as_promised_and_shows_plans_from_diff_to_rollback(remit: Remit) -> None:
     shown = remit("demo", "--json")
     assert shown.code == 0, shown
     steps = {step["title"]: step["result"] for step in shown.document["steps"]}

@@ -42,7 +42,7 @@ def names(base: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("capability_id", ["FILE_MOVE", "FILE_COPY", "FILE_DELETE"])
-def test_a_task_is_run_and_taken_back(remit: Remit, base: Path, capability_id: str) -> None:
+def test_a_task_is_run_and_restored(remit: Remit, base: Path, capability_id: str) -> None:
     ran = run_task(remit, base, capability_id)
     assert ran.code == 0, ran
     assert names(base) == {"FILE_MOVE": ["b"], "FILE_COPY": ["a", "b"], "FILE_DELETE": []}[capability_id]
@@ -145,7 +145,7 @@ def test_entries_of_a_restore_name_the_task_that_they_belong_to(remit: Remit, ba
     assert "SUCCESS, FILE_MOVE as restore-t" in "\n".join(lines)
 
 
-def test_a_task_that_nobody_left_unfinished_cannot_be_declared_dead(remit: Remit, base: Path) -> None:
+def test_only_an_unfinished_task_can_be_declared_dead(remit: Remit, base: Path) -> None:
     told = remit("recover", "--dead", "nosuch")
     assert (told.code, told.out) == (2, "")
     assert "no unfinished task has this id" in told.err

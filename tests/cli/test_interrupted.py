@@ -25,7 +25,7 @@ main(["rollback", "last"])
 """
 
 
-def test_a_polite_kill_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> None:
+def test_sigterm_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> None:
     approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW, signal.SIGTERM)
     assert code == 1, (out, err)
@@ -36,7 +36,7 @@ def test_a_polite_kill_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path
     assert remit("recover").out == "Nothing was left unfinished.\n"
 
 
-def test_a_polite_kill_of_a_rollback_leaves_nothing_half_done(remit: Remit, project: Path) -> None:
+def test_sigterm_during_a_rollback_leaves_nothing_half_done(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     code, out, err = interrupted(project, SLOW_ROLLBACK, signal.SIGTERM)
     assert code == 1, (out, err)
@@ -47,9 +47,7 @@ def test_a_polite_kill_of_a_rollback_leaves_nothing_half_done(remit: Remit, proj
     assert (project / "settings.json").read_text() == BEFORE
 
 
-def test_a_run_that_is_cancelled_early_is_to_be_run_again_for_nobody_has_its_envelope(
-    remit: Remit, project: Path
-) -> None:
+def test_a_run_cancelled_early_advises_to_run_again_and_not_to_apply(remit: Remit, project: Path) -> None:
     plan = put(project, update())
     words = f'["run", "{plan}", "--yes"]'
     early = SLOW.replace('"RUNNING"', '"CHECKING"').replace('["apply", "envelope.json"]', words)
@@ -63,7 +61,7 @@ def test_a_run_that_is_cancelled_early_is_to_be_run_again_for_nobody_has_its_env
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point, state", [("road.effect_done", "finished"), ("road.intent_recorded", "cleared")])
 @pytest.mark.parametrize("as_json", [False, True])
-def test_what_was_cut_short_is_settled_aloud(
+def test_apply_reports_an_interrupted_plan_that_it_recovered_first(
     remit: Remit, project: Path, point: str, state: str, *, as_json: bool
 ) -> None:
     approve(remit, put(project, update()), "-o", "first.json")
@@ -82,7 +80,7 @@ def test_what_was_cut_short_is_settled_aloud(
     assert end in line
 
 
-def test_a_rollback_says_what_it_settled_first(remit: Remit, project: Path) -> None:
+def test_a_rollback_reports_an_interrupted_plan_that_it_recovered_first(remit: Remit, project: Path) -> None:
     approve(remit, put(project, update()), "-o", "envelope.json")
     assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
     told = remit("rollback", "last")
@@ -91,7 +89,7 @@ def test_a_rollback_says_what_it_settled_first(remit: Remit, project: Path) -> N
     assert (project / "settings.json").read_text() == BEFORE
 
 
-def test_a_refusal_after_settling_names_what_was_settled(remit: Remit, project: Path) -> None:
+def test_a_refusal_names_the_interrupted_plan_that_was_recovered_before_it(remit: Remit, project: Path) -> None:
     approve(remit, put(project, update()), "-o", "envelope.json")
     assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
     document = remit("rollback", "last", "--json").document

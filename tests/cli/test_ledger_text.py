@@ -15,7 +15,7 @@ from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
 
 
-def test_a_tenant_that_nobody_knows_is_refused(remit: Remit) -> None:
+def test_an_unknown_tenant_is_refused(remit: Remit) -> None:
     remit("init")
     ran = remit("ledger", "verify", "--tenant", "nosuch")
     assert ran.code == 2
@@ -40,7 +40,7 @@ def test_a_tenant_that_only_an_anchor_remembers_is_truncated_not_unknown(remit: 
     assert "truncated" in {finding["fault"] for finding in ran.document["findings"]}
 
 
-def test_a_ledger_without_an_anchor_is_said_to_be_blind_at_its_end(remit: Remit, tmp_path: Path) -> None:
+def test_a_missing_anchor_is_reported_because_a_cut_off_end_would_go_unnoticed(remit: Remit, tmp_path: Path) -> None:
     remit("init")
     assert remit("ledger", "verify").out == "holds: 1 entry, 1 signed head, 1 tenant\n"
     for anchor in (tmp_path / "state").rglob("*.anchor"):
@@ -65,9 +65,7 @@ def test_an_export_tells_how_many_payloads_it_discloses(remit: Remit, tmp_path: 
     assert entries[1]["correlation_id"] == "t-2"
 
 
-def test_a_bundle_without_its_last_line_is_truncated_and_nobody_speaks_of_a_database(
-    remit: Remit, tmp_path: Path
-) -> None:
+def test_a_bundle_without_its_last_line_is_truncated_and_no_database_is_mentioned(remit: Remit, tmp_path: Path) -> None:
     leased(remit, tmp_path)
     remit("ledger", "export", "-o", "bundle.jsonl")
     bundle = tmp_path / "project" / "bundle.jsonl"

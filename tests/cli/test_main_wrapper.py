@@ -58,7 +58,7 @@ class Shell:
     ],
     ids=lambda arguments: " ".join(arguments[:-1]),
 )
-def test_an_argument_that_is_no_text_is_refused(remit: Remit, arguments: tuple[str, ...]) -> None:
+def test_an_argument_that_is_not_valid_utf8_is_refused(remit: Remit, arguments: tuple[str, ...]) -> None:
     remit("init")
     ran = remit(*arguments)
     assert ran.code == 2
@@ -113,19 +113,19 @@ def test_a_closed_output_stops_a_command_before_it_begins(shell: Shell, command:
     assert len(json.loads(shell("$REMIT ledger show --json").stdout)) == 1
 
 
-def test_closed_standard_errors_disturb_nobody(shell: Shell) -> None:
+def test_a_closed_standard_error_breaks_no_command(shell: Shell) -> None:
     assert len(json.loads(shell("$REMIT ledger show --json 2>&-").stdout)) == 1
     assert shell("$REMIT ledger shwo 2>&-").returncode == 2
 
 
 @pytest.mark.parametrize("command", ["doctor", "ledger show", "ledger show --json", "--help"])
-def test_a_reader_that_has_seen_enough_is_no_failure(shell: Shell, command: str) -> None:
+def test_a_reader_that_closes_the_pipe_early_is_no_failure(shell: Shell, command: str) -> None:
     # The reader is gone before the first line: whatever is written then breaks the pipe.
     ran = shell(f"{{ sleep 0.2; $REMIT {command}; echo $? >&2; }} | exec 0<&-")
     assert ran.stderr == "141\n"
 
 
-def test_a_connection_that_breaks_is_not_taken_for_a_reader_that_has_seen_enough(
+def test_a_broken_connection_is_not_taken_for_a_reader_that_closed_the_pipe(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     @click.command()
@@ -153,7 +153,7 @@ def test_an_id_that_the_locale_cannot_spell_is_shown(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("setting", ["x", "append.begun:0", "append.begun:x", "append.begun:1:die"])
-def test_a_mistyped_fault_is_refused_by_every_command(shell: Shell, setting: str) -> None:
+def test_a_malformed_fault_setting_is_refused_with_its_variable(shell: Shell, setting: str) -> None:
     ran = shell("$REMIT ledger show", REMIT_FAULT=setting)
     assert ran.returncode == 2
     assert "REMIT_FAULT" in ran.stderr.splitlines()[0]
@@ -161,7 +161,7 @@ def test_a_mistyped_fault_is_refused_by_every_command(shell: Shell, setting: str
     assert "bug" not in ran.stderr
 
 
-def test_a_mistyped_fault_is_refused_by_name(shell: Shell) -> None:
+def test_an_unknown_fault_is_refused_by_every_command(shell: Shell) -> None:
     for command in COMMANDS:
         if command != "doctor":
             ran = shell(f"$REMIT {command} {'bash' if command == 'completion' else ''} < /dev/null", REMIT_FAULT="x")

@@ -37,7 +37,7 @@ def test_every_command_is_in_the_table_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
-def test_what_is_for_a_person_is_refused_to_an_agent_before_it_begins(
+def test_a_command_for_people_is_refused_to_an_agent_before_it_begins(
     tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, "bot")
@@ -54,7 +54,7 @@ def test_what_is_for_a_person_is_refused_to_an_agent_before_it_begins(
 
 @pytest.mark.req("PV-04")
 @pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
-def test_what_prints_entries_of_the_record_is_refused_to_an_agent_and_verifying_is_not(
+def test_commands_that_print_ledger_entries_are_refused_to_an_agent_and_verify_is_not(
     tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Entries hold digests of files, of previews, and counts."""
@@ -80,9 +80,7 @@ def test_what_prints_entries_of_the_record_is_refused_to_an_agent_and_verifying_
     assert CliRunner().invoke(main, ["ledger", "verify", *here]).exit_code == 0
 
 
-def test_a_command_that_nobody_put_into_the_table_is_for_a_person(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_missing_from_the_table_is_for_people_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMIT_AGENT", "bot")
     assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None
     monkeypatch.delitem(COMMAND_PERMISSIONS, "schema")

@@ -36,14 +36,14 @@ def test_each_step_stands_with_how_it_ended_its_rows_and_its_time() -> None:
 
 
 @pytest.mark.req("PX-21")
-def test_what_it_is_for_is_told_as_the_configuration_has_it() -> None:
+def test_the_description_of_a_pipeline_is_shown_as_configured() -> None:
     assert lines(DONE, description="Loads the day.\x07")[1] == r"  about     Loads the day.\x07"
     assert b"description" not in told(DONE).canonical()
     assert without_log(told(DONE, FAILED, description="Loads the day.")).description == ""
 
 
 @pytest.mark.req("PX-21")
-def test_of_dbt_it_is_told_what_was_made() -> None:
+def test_dbt_steps_show_what_kind_of_object_was_made() -> None:
     steps = (
         ToldStep(name="model.shop.big", state="done", rows=3, milliseconds=20, words="table"),
         ToldStep(name="model.shop.all", state="done", milliseconds=20, words="view"),
@@ -58,7 +58,7 @@ def test_of_dbt_it_is_told_what_was_made() -> None:
 
 
 @pytest.mark.req("PX-21")
-def test_of_one_that_failed_nothing_is_said_of_the_way_back() -> None:
+def test_a_failed_pipeline_shows_nothing_about_undo() -> None:
     shown = lines(DONE, FAILED, SKIPPED, log=("what it said",))
     assert [line.split()[:2] for line in shown[2:5]] == [
         ["etl.load:run", "done"],
@@ -78,7 +78,7 @@ def test_a_long_log_and_many_steps_are_cut_and_shown_whole_on_request() -> None:
     assert "line 0" in "\n".join(lines(*steps, log=log, whole=True))
 
 
-def test_no_line_of_somebody_writes_one_of_its_own() -> None:
+def test_no_name_and_no_log_line_can_add_a_line_of_its_own() -> None:
     bad = ToldStep(name="x\x1b[31m\nSUCCESS", state="done")
     shown = lines(bad, log=("a\rb\x07",))
     assert len(shown) == len(lines(DONE, log=("ab",)))
@@ -86,7 +86,7 @@ def test_no_line_of_somebody_writes_one_of_its_own() -> None:
 
 
 @pytest.mark.req("PX-21")
-def test_after_a_run_the_steps_are_told_and_after_a_failure_always() -> None:
+def test_after_a_run_the_steps_are_listed_and_after_a_failure_the_log_too() -> None:
     assert list(map(click.unstyle, render_ran([told(DONE, log=("a row",))], whole=False))) == [
         "  ran       p1: pipeline nightly: 1 step",
         "    step          ended   rows   took",

@@ -166,7 +166,7 @@ def test_a_plan_that_fails_is_rolled_back_and_says_so(remit: Remit, project: Pat
     assert not (project / "new").exists()
 
 
-def test_run_needs_somebody_to_ask_or_a_yes(remit: Remit, project: Path) -> None:
+def test_run_needs_a_person_to_ask_or_the_yes_option(remit: Remit, project: Path) -> None:
     plan = put(project, update())
     nobody = remit("run", plan)
     assert nobody.code == 3, nobody
@@ -187,7 +187,9 @@ def test_run_names_the_flags_that_are_missing_before_it_asks(remit: Remit, proje
 
 
 @pytest.mark.parametrize("answer, code", [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x03", 2)], ids=repr)
-def test_run_asks_a_person_and_only_a_yes_is_a_yes(remit: Remit, project: Path, answer: str, code: int) -> None:
+def test_run_asks_a_person_and_only_an_approval_applies_the_plan(
+    remit: Remit, project: Path, answer: str, code: int
+) -> None:
     seen = run_in_terminal(
         project, "run", put(project, update()), answers=(TypedAnswer("Apply this plan? [y/N]", answer),)
     )
@@ -197,7 +199,7 @@ def test_run_asks_a_person_and_only_a_yes_is_a_yes(remit: Remit, project: Path, 
 
 
 @pytest.mark.req("PX-29", "PV-07")
-def test_a_yes_to_one_diff_is_no_yes_to_another(remit: Remit, project: Path) -> None:
+def test_an_approval_of_one_diff_is_not_valid_for_another(remit: Remit, project: Path) -> None:
     other = BEFORE.replace("3", "4")
     meanwhile = TypedAnswer("[y/N]", "y\n", lambda: (project / "settings.json").write_text(other))
     seen = run_in_terminal(project, "run", put(project, update()), answers=(meanwhile,))
@@ -208,7 +210,7 @@ def test_a_yes_to_one_diff_is_no_yes_to_another(remit: Remit, project: Path) -> 
 
 
 @pytest.mark.req("PX-15")
-def test_a_plan_is_taken_back_once(remit: Remit, project: Path) -> None:
+def test_a_plan_is_rolled_back_once(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update(), create("new/file.txt"))).code == 0
     back = remit("rollback", "last")
     assert back.code == 0, back
@@ -258,7 +260,7 @@ def test_an_envelope_that_was_not_used_is_void_after_cancel(remit: Remit, projec
     assert remit("cancel", "no-such-envelope").code == 2
 
 
-def test_cancelling_what_is_done_comes_too_late(remit: Remit, project: Path) -> None:
+def test_cancelling_a_finished_plan_comes_too_late(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     name = json.loads((project / "envelope.json").read_text())["envelope_id"]
     told = remit("cancel", name)
@@ -302,7 +304,7 @@ def interrupted(project: Path, program: str, by: signal.Signals = signal.SIGINT)
     return applying.returncode, out, err
 
 
-def test_ctrl_c_takes_everything_back(remit: Remit, project: Path) -> None:
+def test_ctrl_c_undoes_everything(remit: Remit, project: Path) -> None:
     approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW)
     assert code == 1, (out, err)
@@ -346,7 +348,7 @@ def test_recover_settles_a_plan_that_was_killed(remit: Remit, project: Path, poi
 
 
 @pytest.mark.req("PX-32")
-def test_prune_removes_the_backups_of_what_was_taken_back_and_of_nothing_else(remit: Remit, project: Path) -> None:
+def test_prune_removes_the_backups_of_rolled_back_plans_and_nothing_else(remit: Remit, project: Path) -> None:
     assert remit("prune").out == "There is nothing to remove.\n"
     assert applied(remit, put(project, update())).code == 0
     assert remit("rollback", "last").code == 0

@@ -47,13 +47,13 @@ def test_every_preview_can_be_shown_with_and_without_diffs(subtests: pytest.Subt
             assert shown.count("there is no such file") == ("problems" in ENDS[end])
 
 
-def test_a_plan_that_comes_to_nothing_names_first_what_fails() -> None:
+def test_a_plan_that_would_change_nothing_names_its_failure_first() -> None:
     lines = text(render_preview(previewed(**ENDS["back"]))).splitlines()
     assert lines[0] == "Plan plan-1: nothing would be changed"
     assert lines[1] == "  problem   a1 x: 2001 FILE_NOT_FOUND, there is no such file"
 
 
-def test_an_action_that_would_only_be_skipped_is_not_told_as_a_failure() -> None:
+def test_an_action_that_would_only_be_skipped_is_not_reported_as_a_failure() -> None:
     shown = text(render_preview(previewed(problems=[MISSING, BLOCKED], status="WOULD_FAIL", would_end="PARTIAL")))
     assert "  skipped   a2: needs a1\n" in shown
     assert shown.count("problem ") == 1
@@ -84,7 +84,7 @@ def test_a_change_of_mode_is_listed() -> None:
 
 
 @pytest.mark.parametrize("spelled", [["--allow-protected", "*.env"], ["--allow-protected=*.env"]])
-def test_the_command_to_copy_leaves_out_what_is_of_no_use(spelled: list[str]) -> None:
+def test_the_command_to_copy_leaves_out_options_that_are_of_no_use(spelled: list[str]) -> None:
     context = click.Context(click.Command("approve"), obj={"arguments": ["approve", "p.json", *spelled, "--json"]})
     with context:
         command = repeat_command("--allow-protected", ".env", without=[("protected", "*.env")])
@@ -92,14 +92,14 @@ def test_the_command_to_copy_leaves_out_what_is_of_no_use(spelled: list[str]) ->
 
 
 @pytest.mark.req("PX-06")
-def test_a_pattern_is_said_to_be_none_and_the_command_works(remit: Remit, project: Path) -> None:
+def test_a_pattern_is_rejected_and_the_suggested_command_works(remit: Remit, project: Path) -> None:
     told = approve(remit, put(project, change_env()), "-o", "envelope.json", "--allow-protected", "*.env")
     assert told.code == 2
     assert "of no use: *.env (protected), for patterns do not work" in told.err
     assert remit(*given_command(told.err)).code == 0
 
 
-def test_a_flag_that_cannot_help_says_so_and_what_would(remit: Remit, project: Path) -> None:
+def test_a_flag_that_cannot_help_is_reported_with_one_that_would(remit: Remit, project: Path) -> None:
     told = approve(remit, put(project, update(target="gone.json")), "--even-if-it-fails")
     assert told.code == 2
     assert "--even-if-it-fails cannot help here" in told.err
@@ -113,7 +113,7 @@ def test_a_refusal_does_not_repeat_what_stands_above_it(remit: Remit, project: P
     assert "does not exist" not in told.err
 
 
-def test_a_plan_that_changed_nothing_is_taken_back_by_doing_nothing(remit: Remit, project: Path) -> None:
+def test_the_rollback_of_a_plan_that_changed_nothing_does_nothing(remit: Remit, project: Path) -> None:
     plan = put(project, update(3))
     assert "a1 changes nothing" in remit("preview", plan, "--no-diff").out
     assert applied(remit, plan).code == 0
@@ -123,7 +123,7 @@ def test_a_plan_that_changed_nothing_is_taken_back_by_doing_nothing(remit: Remit
     assert remit("rollback", name, "--json").document["status"] == "NOTHING"
 
 
-def test_a_file_that_was_as_before_is_not_said_to_be_restored(remit: Remit, project: Path) -> None:
+def test_a_file_that_was_as_before_is_not_reported_as_restored(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update(), create("new.txt"))).code == 0
     (project / "settings.json").write_text(BEFORE)
     told = remit("rollback", "last")
@@ -150,7 +150,7 @@ def test_a_repeat_is_marked_for_programs(remit: Remit, project: Path) -> None:
     assert [remit("rollback", "last", "--json").document["stored"] for _ in range(2)] == [False, True]
 
 
-def test_names_that_nobody_knows_lead_to_the_list(remit: Remit, project: Path) -> None:
+def test_an_unknown_name_leads_to_the_list_of_runs(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     for command in ("rollback", "cancel"):
         told = remit(command, "no-such-run")

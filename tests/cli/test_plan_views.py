@@ -224,7 +224,7 @@ def text(lines: Any) -> str:
     return click.unstyle("\n".join(lines))
 
 
-def test_a_preview_says_what_where_how_risky_and_whether_there_is_a_way_back() -> None:
+def test_a_preview_shows_the_changes_the_risk_and_whether_they_can_be_undone() -> None:
     shown = text(render_preview(previewed(risk="HIGH", folders=["new", "new/deep"])))
     assert shown.startswith("Plan plan-1: 1 change to 1 file, +1 -2 lines\n")
     assert "a1: change x\n@@ -1,2 +1 @@\n-a\n-b\n+c\n" in shown
@@ -253,7 +253,7 @@ def test_findings_and_problems_are_named() -> None:
     assert "  problem   a1 x: 1101 NO_MATCH, the text does not occur" in shown
 
 
-def test_a_plan_that_would_fail_says_what_then_and_promises_no_way_back() -> None:
+def test_a_plan_that_would_fail_shows_the_consequence_and_promises_no_undo() -> None:
     problem = error(1101, "NO_MATCH", "the text does not occur", action_id="a1", target="x")
     failing = {"problems": [problem], "status": "WOULD_FAIL", "doomed": True, "would_end": "FAILED"}
     shown = text(render_preview(previewed(consequence="a1 would fail, so nothing would be changed.", **failing)))
@@ -291,7 +291,7 @@ def test_a_name_cannot_write_a_line_of_its_own() -> None:
     assert sum(line.startswith("  risk ") for line in map(click.unstyle, shown)) == 1
 
 
-def test_a_success_says_what_was_changed_what_it_took_and_how_to_go_back() -> None:
+def test_a_success_says_what_was_changed_what_it_took_and_how_to_roll_it_back() -> None:
     shown = text(render_outcome(ended()))
     assert shown.startswith("SUCCESS  plan-1: 1 of 1 action, 1 file, +1 -0 lines\n")
     assert "  changed   x\n    @@ -0,0 +1 @@\n    +new\n" in shown

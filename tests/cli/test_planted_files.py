@@ -38,7 +38,7 @@ def plant_log(database: Path) -> None:
 @pytest.mark.parametrize(
     "plant, check, named", [(plant_view, "tables", "view schema_migrations"), (plant_log, "store", "does not belong")]
 )
-def test_it_is_named_by_every_command_and_the_record_is_not_replaced(
+def test_every_command_names_a_planted_view_or_log_and_the_ledger_is_not_replaced(
     remit: Remit, database: Path, plant: object, check: str, named: str
 ) -> None:
     assert callable(plant)

@@ -78,7 +78,7 @@ def given_command(text: str) -> list[str]:
 
 
 @pytest.mark.req("PX-06")
-def test_all_missing_approvals_are_told_at_once_with_a_command_that_works(remit: Remit, project: Path) -> None:
+def test_all_missing_approvals_are_listed_at_once_with_a_command_that_works(remit: Remit, project: Path) -> None:
     plan = put(project, change_env(), program())
     told = approve(remit, plan, "-o", "my envelope.json", "--minutes", "5")
     assert told.code == 2
@@ -91,7 +91,7 @@ def test_all_missing_approvals_are_told_at_once_with_a_command_that_works(remit:
     assert envelope["approvals"]["executable"] == ["my run.sh"]
 
 
-def test_what_was_given_is_not_asked_for(remit: Remit, project: Path) -> None:
+def test_an_approval_that_was_given_is_not_asked_for_again(remit: Remit, project: Path) -> None:
     told = remit("run", put(project, change_env(), program()), "--allow-protected", "./.env")
     assert told.code == 2
     assert "  allowed   protected: .env\n" in told.out
@@ -141,7 +141,7 @@ def test_cancelling_too_late_says_so(remit: Remit, project: Path) -> None:
     assert told.err.startswith("Too late to cancel")
 
 
-def test_a_repeat_says_that_it_was_taken_back_since(remit: Remit, project: Path) -> None:
+def test_a_repeated_apply_says_that_the_plan_was_rolled_back_since(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     assert remit("rollback", "last").code == 0
     told = remit("apply", "envelope.json")
@@ -150,7 +150,7 @@ def test_a_repeat_says_that_it_was_taken_back_since(remit: Remit, project: Path)
     assert remit("apply", "envelope.json", "--json").document["taken_back"]["whole"] is True
 
 
-def test_a_rule_that_fails_is_told_once(remit: Remit, project: Path) -> None:
+def test_a_rule_that_fails_is_reported_once(remit: Remit, project: Path) -> None:
     done = applied(remit, put(project, update(), validation_rules=[{"type": "file_exists", "path": "missing.txt"}]))
     assert done.code == 1
     assert done.out.count("does not hold") == 1
@@ -173,7 +173,7 @@ def test_long_diffs_are_cut_unless_they_are_asked_for(remit: Remit, project: Pat
     assert remit("preview", plan, "--no-diff", "--full").code == 2
 
 
-def test_the_cost_is_what_somebody_waited(remit: Remit, project: Path) -> None:
+def test_the_reported_cost_is_the_time_that_the_caller_waited(remit: Remit, project: Path) -> None:
     done = applied(remit, put(project, update()))
     found = re.search(r"cost      ([\d.,]+) (ms|s), ([\d,]+) ms of it for the run itself", done.out)
     assert found is not None, done.out

@@ -58,7 +58,7 @@ def test_runs_are_listed_newest_first_with_what_can_be_undone(remit: Remit, proj
     assert "remit runs --limit 10" in cut
 
 
-def test_a_run_is_taken_back_by_its_short_name_and_only_by_one_that_is_clear(remit: Remit, project: Path) -> None:
+def test_a_run_is_rolled_back_by_its_short_name_only_if_that_is_unambiguous(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     name = envelope_of(project)
     assert remit("rollback", "x" + name.rpartition("-")[2]).code == 2
@@ -77,7 +77,7 @@ def test_a_run_that_was_killed_is_listed_as_unfinished(remit: Remit, project: Pa
     assert "can be undone any more" not in shown
 
 
-def test_what_the_ledger_does_not_vouch_for_says_nothing_of_itself(remit: Remit, project: Path) -> None:
+def test_a_run_that_the_ledger_cannot_verify_is_listed_without_details(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     (path,) = project.parent.glob("state/*/ledger.sqlite3")
     with contextlib.closing(sqlite3.connect(path)) as database:
@@ -104,7 +104,7 @@ def test_a_shell_completes_the_runs_that_can_be_undone(remit: Remit, project: Pa
     assert completed(remit, "remit rollback ") == []
 
 
-def test_a_shell_that_completes_outside_of_a_workspace_is_told_nothing(remit: Remit, tmp_path: Path) -> None:
+def test_completion_outside_of_a_workspace_offers_nothing(remit: Remit, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     shown = remit(
         _REMIT_COMPLETE="bash_complete",

@@ -50,7 +50,7 @@ def test_every_schema_says_what_the_contract_is() -> None:
     assert [name for name in CONTRACTS if generate_schema(name)["description"].endswith(" of Remit.")] == []
 
 
-def test_a_refused_manifest_is_told_every_wrong_field_and_the_schema_to_compare_with(remit: Remit) -> None:
+def test_a_refusal_names_every_wrong_field_of_a_manifest_and_the_schema_to_compare_with(remit: Remit) -> None:
     remit("init")
     wrong = json.dumps({"task": "t-1", "capability_id": 3, "inputs": {}}).encode()
     error = remit("task", "lease", "-", "--json", stdin=wrong).document["error"]
@@ -59,7 +59,7 @@ def test_a_refused_manifest_is_told_every_wrong_field_and_the_schema_to_compare_
     assert error["where"].endswith("$.task")
 
 
-def test_a_document_with_very_many_faults_is_told_the_first_few(remit: Remit) -> None:
+def test_a_refusal_of_a_document_with_very_many_faults_names_the_first_few(remit: Remit) -> None:
     remit("init")
     wrong = json.dumps({**MANIFEST, **{f"extra{i}": i for i in range(9)}}).encode()
     error = remit("task", "lease", "-", "--json", stdin=wrong).document["error"]

@@ -56,7 +56,7 @@ def write_plan(root: Path, name: str, *actions: dict[str, Any]) -> None:
 
 @pytest.mark.req("PX-18", "PX-20")
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_preview_shows_statements_rows_results_risk_and_the_way_back(remit: Remit, project: Path, width: int) -> None:
+def test_a_preview_shows_statements_rows_results_risk_and_undo(remit: Remit, project: Path, width: int) -> None:
     before = (project / "shop.duckdb").read_bytes()
     shown = remit("preview", "plan.json", COLUMNS=str(width))
     assert shown.code == 0, shown
@@ -82,7 +82,7 @@ def test_a_preview_shows_statements_rows_results_risk_and_the_way_back(remit: Re
 
 
 @pytest.mark.req("PX-18")
-def test_the_documents_for_programs_have_it_too_and_papers_have_no_row(remit: Remit, project: Path) -> None:
+def test_json_documents_contain_the_sql_too_and_reports_contain_no_row(remit: Remit, project: Path) -> None:
     preview = remit("preview", "plan.json", "--json").document
     jsonschema_rs.validator_for(load_schema("plan-preview")).validate(preview)
     told = {one["action_id"]: one for one in preview["sql"]}

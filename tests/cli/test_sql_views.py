@@ -103,7 +103,7 @@ def test_a_migration_is_shown_as_one_reviews_it(monkeypatch: pytest.MonkeyPatch,
     assert all(len(line) <= width for line in lines)
 
 
-def test_actions_that_read_are_told_apart_from_those_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actions_that_read_are_distinguished_from_those_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = shown(previewed(files=[CHANGE, RESULTS], sql=[MIGRATION, READING, SAVING]), monkeypatch, 120)
     assert lines[1:4] == [
         "  a2: change data/shop.duckdb        5 statements, 1,206 rows changed",
@@ -168,7 +168,7 @@ def test_rows_that_are_inserted_or_updated_are_called_so(monkeypatch: pytest.Mon
     assert "    1  UPSERT     orders         2 added or changed" in shown(upserted, monkeypatch, 120)
 
 
-def test_many_statements_are_cut_and_counted_before_anybody_says_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_statements_are_cut_and_counted_before_the_approval(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [statement(number, "INSERT", [], ["t"], rows_changed=1) for number in range(1, 101)]
     document = migration(statements=many, left_out=7)
     lines = shown(document, monkeypatch, 80)
@@ -261,13 +261,13 @@ def test_a_run_that_stands_tells_what_its_sql_did_and_shows_no_row() -> None:
     assert "1,206 rows changed" in short
 
 
-def test_a_run_that_went_back_does_not_boast_of_its_sql() -> None:
+def test_a_run_that_was_undone_does_not_list_its_sql() -> None:
     told = {key: value for key, value in MIGRATION.items() if key != "rows"}
     report = ended("ROLLED_BACK").tree()["report"] | {"sql": [told]}
     assert "SQL" not in text(render_outcome(ended("ROLLED_BACK", report=report)))
 
 
-def test_what_comes_to_nothing_is_not_said_to_only_read() -> None:
+def test_an_action_that_would_change_nothing_is_not_called_read_only() -> None:
     idle = MIGRATION | {"changes_database": False, "statements": [statement(1, "UPDATE", [], ["t"], rows_changed=0)]}
     shown = text(render_preview(previewed(files=[], sql=[idle, SAVING])))
     assert "a2: no change of data/shop.duckdb\n" in shown

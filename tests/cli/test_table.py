@@ -82,7 +82,7 @@ def entry(kind: str, payload: str) -> Entry:
     ],
     ids=lambda text: text[:20],
 )
-def test_an_entry_that_somebody_edited_is_shown_all_the_same(kind: str, payload: str) -> None:
+def test_an_edited_entry_is_still_shown(kind: str, payload: str) -> None:
     assert len(render_meaning(entry(kind, payload))) <= 120
 
 

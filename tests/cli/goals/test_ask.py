@@ -26,7 +26,7 @@ DISPATCHED = "SELECT count(*) FROM agent_execution_ledger WHERE event = 'DISPATC
 
 
 @pytest.mark.req("AC-20", "AC-05", "AC-11", "AC-13", "AC-14")
-def test_the_whole_road_from_the_shell(shell_on_each_store: Shell) -> None:
+def test_a_goal_is_asked_confirmed_run_undone_and_traced_from_the_shell(shell_on_each_store: Shell) -> None:
     office = shell_on_each_store.office
     asked = shell_on_each_store.ask(
         "archive", "the", "note", "one", "--user", "mia", "--tenant", "acme", "--correlation", "g-1"
@@ -70,7 +70,7 @@ def test_the_whole_road_from_the_shell(shell_on_each_store: Shell) -> None:
     assert traced.document["trace"]["children"][-1]["facts"]["by"] == "g-2"
 
 
-def test_a_question_is_shown_and_the_next_command_said_where_nobody_can_be_asked(shell: Shell) -> None:
+def test_without_a_terminal_the_question_is_shown_with_the_next_command(shell: Shell) -> None:
     asked = shell("ask", "archive the note one", "--user", "mia", "--tenant", "acme", "--correlation", "g-1")
     assert asked.code == 3
     assert "Archive a note (archive-note 1): note = one." in asked.out
@@ -91,7 +91,7 @@ def test_a_question_back_is_answered_by_a_reply_of_the_same_user_in_the_same_lan
 
 
 @pytest.mark.req("AC-04")
-def test_what_nothing_can_do_is_passed_on_and_never_dispatched(shell: Shell) -> None:
+def test_a_request_that_no_simulation_covers_goes_to_the_intake_and_is_never_dispatched(shell: Shell) -> None:
     said = "order a pizza, my password is hunter2"
     asked = shell("ask", said, "--user", "mia", "--tenant", "acme", "--confirm", "yes")
     assert asked.code == 2
@@ -106,7 +106,7 @@ def test_what_nothing_can_do_is_passed_on_and_never_dispatched(shell: Shell) -> 
     assert "hunter2" not in shown.out + json.dumps(listed)
 
 
-def test_what_is_missing_can_be_exported_and_overwrites_nothing_unasked(shell: Shell) -> None:
+def test_the_intake_can_be_exported_and_overwrites_a_file_only_with_force(shell: Shell) -> None:
     for words in ("order a pizza", "paint it black", "order a pizza"):
         shell.office.ask(words)
     exported = shell("intake", "export", "--tenant", "acme", "-o", "wanted.jsonl", "--json")
@@ -169,7 +169,7 @@ def test_a_correlation_of_two_tenants_needs_the_tenant_to_be_named(shell: Shell)
 
 
 @pytest.mark.req("AC-05")
-def test_an_agent_may_ask_and_cannot_say_the_users_yes(shell: Shell) -> None:
+def test_an_agent_may_ask_and_cannot_confirm_for_the_user(shell: Shell) -> None:
     goal = ("archive the note one", "--user", "mia", "--tenant", "acme", "--correlation", "g-1")
     alone = shell("ask", *goal, "--confirm", "yes", REMIT_AGENT="helper")
     assert alone.code == 2
@@ -194,7 +194,7 @@ def test_an_agent_with_a_token_asks_for_the_user_whom_that_names(shell: Shell) -
     assert shell("ask", *goal, REMIT_TOKEN=token("goal.ask", "mia")).code == 3
 
 
-def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_there(shell: Shell) -> None:
+def test_an_agent_owns_its_goals_and_cannot_see_the_goals_of_others(shell: Shell) -> None:
     workspace = shell.office.workspace
 
     def agent(name: str) -> AgentCaller:
@@ -225,7 +225,7 @@ def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_ther
     assert shell("ask", "--continue", "g-1", "--confirm", "yes").code == 0  # who says it at the terminal
 
 
-def test_nobody_goes_on_with_another_users_goal(shell: Shell) -> None:
+def test_a_user_cannot_continue_the_goal_of_another_user(shell: Shell) -> None:
     shell.ask_goal("archive the note one", "g-1")
     other = shell.ask("--continue", "g-1", "--confirm", "yes", "--user", "leo")
     assert (other.code, other.document["outcome"]["reason_code"]) == (2, "IDEMPOTENCY_VIOLATION")
@@ -233,7 +233,7 @@ def test_nobody_goes_on_with_another_users_goal(shell: Shell) -> None:
     assert shell.office.archived() == []
 
 
-def test_what_was_tried_and_failed_exits_1_and_says_why(shell: Shell) -> None:
+def test_a_goal_that_fails_exits_with_1_and_says_why(shell: Shell) -> None:
     (shell.office.base / "taken.txt").write_text("here before\n")
     failed = shell("ask", "copy the form as taken", "--user", "mia", "--tenant", "acme", "--confirm", "yes")
     assert failed.code == 1
@@ -274,7 +274,7 @@ def test_every_way_to_end_without_success_has_its_next_step() -> None:
     assert set(get_args(AgentCode)) - never_last == set(NEXT)
 
 
-def test_what_was_taken_back_cannot_be_taken_back_again(shell: Shell) -> None:
+def test_an_undone_goal_cannot_be_undone_again(shell: Shell) -> None:
     shell.office.done("archive the note one", correlation_id="g-1")
     assert shell("ask", "--undo", "g-1", "--confirm", "yes").code == 0
     again = shell("ask", "--undo", "g-1", "--confirm", "yes")

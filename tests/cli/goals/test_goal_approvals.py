@@ -26,7 +26,7 @@ LOGIN = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.mark.req("AC-06")
-def test_a_goal_waits_until_somebody_else_has_approved_it(shell_on_each_store: Shell) -> None:
+def test_a_goal_waits_until_another_person_has_approved_it(shell_on_each_store: Shell) -> None:
     office = shell_on_each_store.office
     waits = shell_on_each_store.ask(
         "copy the form as new", "--user", "leo", "--tenant", "acme", "--correlation", "g-1", "--confirm", "yes"
@@ -53,7 +53,7 @@ def test_a_goal_waits_until_somebody_else_has_approved_it(shell_on_each_store: S
     assert shell_on_each_store("approvals", "deny", "g-1").code == 2  # the first answer counts
 
 
-def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
+def test_a_person_who_waits_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
     office, workspace = shell.office, shell.office.workspace
     token = workspace.tokens.issue(TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))).text
     bot, desk = AgentCaller.by(workspace.tokens, token), PlanService(workspace)
@@ -94,7 +94,7 @@ def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell:
 
 
 @pytest.mark.req("AC-06")
-def test_a_no_is_a_refusal_and_an_agent_cannot_answer(shell: Shell) -> None:
+def test_a_denied_goal_is_refused_and_an_agent_cannot_approve_or_deny_it(shell: Shell) -> None:
     shell.ask_goal("copy the form as new", "g-1", "--confirm", "yes", user="leo")
     for answer in ("approve", "deny", "show"):
         assert shell("approvals", answer, "g-1", REMIT_AGENT="helper").code == 2
@@ -106,7 +106,7 @@ def test_a_no_is_a_refusal_and_an_agent_cannot_answer(shell: Shell) -> None:
 
 
 @pytest.mark.req("AC-06")
-def test_whoever_asks_cannot_approve_it_as_well(tmp_path: Path) -> None:
+def test_the_user_of_a_goal_cannot_approve_it(tmp_path: Path) -> None:
     office = Office(tmp_path, policy=POLICY.replace("acme/leo", f"acme/{LOGIN}"), promoted=False)
     office.write_config(tenants={"acme": {"users": ["mia", LOGIN]}})
     office.promote("copy-form")
@@ -120,7 +120,7 @@ def test_whoever_asks_cannot_approve_it_as_well(tmp_path: Path) -> None:
     office.close()
 
 
-def test_an_id_that_could_be_a_question_or_a_goal_is_answered_only_when_it_is_clear_which(
+def test_an_id_that_fits_a_goal_and_another_request_is_refused_unless_the_tenant_is_named(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace: Workspace = shell.office.workspace

@@ -18,7 +18,7 @@ def looked(office: Office) -> dict[str, Check]:
 
 
 @pytest.mark.req("AC-20")
-def test_a_goal_door_that_works_says_how_much_there_is(tmp_path: Path) -> None:
+def test_doctor_counts_simulations_and_policies_and_names_a_broken_file(tmp_path: Path) -> None:
     office = Office(tmp_path)
     found = looked(office)
     assert {name: (check.status, check.found) for name, check in found.items()} == {
@@ -41,7 +41,7 @@ def test_a_goal_door_that_works_says_how_much_there_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("AC-20")
-def test_what_was_promoted_and_cannot_be_used_any_more_is_told_with_the_command(tmp_path: Path) -> None:
+def test_a_promoted_simulation_that_cannot_be_used_any_more_is_reported_with_the_command(tmp_path: Path) -> None:
     office = Office(tmp_path)
     office.retire("ping")
     edited = {**ARCHIVE, "title": "Archive it"}
@@ -63,7 +63,7 @@ def test_what_was_promoted_and_cannot_be_used_any_more_is_told_with_the_command(
 
 
 @pytest.mark.req("AC-06")
-def test_a_simulation_that_a_policy_needs_and_nobody_has_is_told_with_all_that_there_is(tmp_path: Path) -> None:
+def test_a_policy_that_names_an_unknown_simulation_is_reported_with_all_existing_ones(tmp_path: Path) -> None:
     office = Office(tmp_path)
     assert office.ask("are you there").outcome.reason_code != "ACCESS_SCOPE_VIOLATION"
     office.write_catalogue(ARCHIVE, UNDO_ARCHIVE, PING)

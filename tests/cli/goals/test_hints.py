@@ -71,7 +71,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 
 @pytest.mark.req("AC-03")
-def test_a_question_stays_as_it_is_and_beside_it_stands_why(desk: Desk) -> None:
+def test_the_reason_for_a_question_is_shown_beside_its_unchanged_text(desk: Desk) -> None:
     first = desk.tree("count the boxes on shelf 7b", *WHO, "--correlation", "c-1")
     assert (first["waiting_for"], first["outcome"]["user_visible_text"]) == ("clarification", "Which shelf?")
     assert first["why"] == f"“7b” {NUMBER}"
@@ -86,7 +86,7 @@ def test_a_question_stays_as_it_is_and_beside_it_stands_why(desk: Desk) -> None:
 
 
 @pytest.mark.req("AC-04", "AC-20")
-def test_what_may_have_been_meant_is_shown_and_never_chosen(desk: Desk) -> None:
+def test_similar_simulations_are_suggested_and_never_chosen(desk: Desk) -> None:
     missing = desk.tree("archiviere die Notiz one", *WHO, "--correlation", "m-1")
     assert missing["outcome"]["reason_code"] == "SIMULATION_MISSING"
     (near,) = missing["did_you_mean"]
@@ -107,7 +107,7 @@ def test_what_may_have_been_meant_is_shown_and_never_chosen(desk: Desk) -> None:
 
 
 @pytest.mark.req("AC-06")
-def test_a_no_names_the_policy_and_its_reason_and_never_its_text(desk: Desk) -> None:
+def test_a_denial_names_the_policy_and_its_reason_and_never_its_text(desk: Desk) -> None:
     denied = desk.tree("copy the form as new", *WHO, "--correlation", "d-1", "--confirm", "yes")
     assert denied["outcome"]["reason_code"] == "ACCESS_SCOPE_VIOLATION"
     assert denied["why"] == "a policy forbids it"
@@ -125,7 +125,7 @@ def test_a_no_names_the_policy_and_its_reason_and_never_its_text(desk: Desk) -> 
 
 
 @pytest.mark.req("AC-06", "AC-07")
-def test_the_final_gates_no_names_its_policy_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_denial_by_the_final_gate_names_its_policy_too(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = desk.office.ask("archive the note two", correlation_id="f-1")
     with monkeypatch.context() as patched:
         patched.setattr(AgentCore, "_dispatch", lambda *_: asked.outcome)
@@ -142,7 +142,7 @@ def test_the_final_gates_no_names_its_policy_too(desk: Desk, monkeypatch: pytest
 
 
 @pytest.mark.req("AC-06")
-def test_an_approval_names_the_policy_that_wants_it_and_a_no_to_it_is_told(desk: Desk) -> None:
+def test_a_pending_approval_names_the_policy_that_requires_it_and_a_denial_is_reported(desk: Desk) -> None:
     leo = ("copy the form as new", "--user", "leo", "--tenant", "acme", "--correlation", "l-1", "--confirm", "yes")
     waits = desk.tree(*leo)
     assert (waits["waiting_for"], waits["policies"]) == ("approval", [{"id": "leo-asks-first", "reason": None}])
@@ -151,7 +151,7 @@ def test_an_approval_names_the_policy_that_wants_it_and_a_no_to_it_is_told(desk:
 
 
 @pytest.mark.req("AC-11")
-def test_what_was_done_before_is_told_as_that_with_its_time(desk: Desk) -> None:
+def test_a_goal_that_ended_before_is_reported_as_such_with_its_time(desk: Desk) -> None:
     goal = ("archive the note one", *WHO, "--correlation", "again")
     asked = desk.tree(*goal)
     assert asked["ended_before"] is None
@@ -197,7 +197,7 @@ def parsed(command: list[str]) -> click.Context:
 
 
 @pytest.mark.parametrize("where", [(), ("--tenant", "acme")])
-def test_what_is_suggested_can_be_pasted(desk: Desk, where: tuple[str, ...]) -> None:
+def test_a_suggested_command_can_be_pasted(desk: Desk, where: tuple[str, ...]) -> None:
     """With two tenants the tenant is named even where the command found it by itself."""
     office = desk.office
     correlation = f"-paste me{len(where)}"
@@ -215,7 +215,7 @@ def test_what_is_suggested_can_be_pasted(desk: Desk, where: tuple[str, ...]) -> 
     assert office.notes() == ["one", "three", "two"]
 
 
-def test_what_an_approver_is_shown_can_be_pasted_too(desk: Desk) -> None:
+def test_the_commands_shown_to_an_approver_can_be_pasted_too(desk: Desk) -> None:
     office = desk.office
     office.done("copy the form as other", user="leo", correlation_id="-a b")
     found = next(each for each in list_waiting_goals(office.workspace) if each.correlation_id == "-a b")

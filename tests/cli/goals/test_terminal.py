@@ -50,7 +50,7 @@ def test_a_user_at_a_terminal_is_asked_until_the_answer_is_clear(shell: Shell) -
     assert shell.office.archived() == ["two"]
 
 
-def test_whoever_goes_away_has_said_neither_yes_nor_no(shell: Shell) -> None:
+def test_a_user_who_leaves_the_terminal_has_neither_confirmed_nor_declined(shell: Shell) -> None:
     code, shown = on_a_terminal(shell, "ask", "archive the note one", *GOAL, answers=(b"\x03",))
     assert code == 3, shown
     assert "remit ask --tenant acme --continue g-1 --confirm ANSWER" in shown
@@ -64,7 +64,7 @@ class Terminal:
         return True
 
 
-def test_right_to_left_words_are_set_apart_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_to_left_words_are_isolated_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "Answer “نعم” to go on, “לא בטוח” to stop; \u202eyes"
     assert "\u2068" not in display_text(text)
     assert "\\u202e" in display_text(text)  # what would turn the line round is spelled out, never obeyed
@@ -77,7 +77,7 @@ def test_right_to_left_words_are_set_apart_on_a_terminal_only(monkeypatch: pytes
     assert shown.count("\u2068") == shown.count("\u2069") == 2
 
 
-def test_json_is_never_touched_by_it(shell: Shell) -> None:
+def test_right_to_left_words_are_never_isolated_in_json(shell: Shell) -> None:
     asked = shell.ask_goal("أرشف", "g-1", "--lang", "ar")
     assert "\u2068" not in str(asked)
     assert shell("intake", "--tenant", "acme", "--json").document["items"][0]["utterances"] == ["أرشف"]

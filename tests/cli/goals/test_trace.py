@@ -78,7 +78,7 @@ def test_each_link_names_the_others_and_its_place_and_the_bound_action_stands_be
     assert all(node.at for node in every(root) if node.seq is not None)
 
 
-def test_a_rollback_and_what_it_takes_back_name_each_other(shell: Shell) -> None:
+def test_a_rollback_and_the_goal_that_it_reverses_name_each_other(shell: Shell) -> None:
     office = shell.office
     done = office.done("archive the note one", correlation_id="g-1")
     asked = office.goals.rollback("g-1", user="mia", tenant="acme", correlation_id="g-2")
@@ -90,7 +90,7 @@ def test_a_rollback_and_what_it_takes_back_name_each_other(shell: Shell) -> None
     assert [entry.facts["kind"] for entry in dispatch.children[-1].children] == ["rollback.intent", "rollback.outcome"]
 
 
-def test_a_dispatch_that_was_cut_short_shows_what_was_begun(shell: Shell) -> None:
+def test_an_interrupted_dispatch_shows_the_action_that_had_started(shell: Shell) -> None:
     shell.ask_goal("copy the form as new", "g-1")
     killed = shell("ask", "--continue", "g-1", "--confirm", "yes", REMIT_FAULT="simulation.ran")
     assert killed.code < 0
@@ -155,7 +155,7 @@ def test_what_is_missing_or_was_changed_is_marked_where_it_should_be(shell: Shel
     connection.close()
 
 
-def test_the_tree_is_drawn_whole_in_any_width_and_a_hole_exits_1(shell: Shell) -> None:
+def test_the_tree_is_complete_at_any_width_and_a_missing_part_exits_with_1(shell: Shell) -> None:
     shell.office.done("archive the note one", correlation_id="g-1")
     wide = shell("ledger", "trace", "g-1")
     assert wide.code == 0
@@ -173,7 +173,7 @@ def test_the_tree_is_drawn_whole_in_any_width_and_a_hole_exits_1(shell: Shell) -
     assert "1 finding; see also: remit ledger verify, remit ledger replay g-1 --tenant acme" in holed.out
 
 
-def test_a_correlation_that_is_no_goals_shows_its_entries(shell: Shell) -> None:
+def test_a_correlation_without_a_goal_shows_its_entries(shell: Shell) -> None:
     shell.office.workspace.issue_lease(
         b'{"task_id": "t-1", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": true}}'
     )
@@ -197,7 +197,7 @@ def test_a_decision_replays_under_the_rules_of_its_time(shell: Shell) -> None:
 
 
 @pytest.mark.req("AC-13")
-def test_one_goal_that_cannot_be_replayed_stops_no_other_and_is_told_by_its_code(shell: Shell) -> None:
+def test_a_goal_that_cannot_be_replayed_stops_no_other_and_is_reported_with_its_code(shell: Shell) -> None:
     for name in ("g-1", "g-2", "g-3"):
         shell.office.ask("order a pizza", correlation_id=name)
     tampered(
@@ -218,7 +218,7 @@ def test_one_goal_that_cannot_be_replayed_stops_no_other_and_is_told_by_its_code
     assert shell("ledger", "replay", "g-1").code == 0
 
 
-def test_replay_wants_one_goal_or_all(shell: Shell) -> None:
+def test_replay_needs_one_goal_or_all(shell: Shell) -> None:
     assert shell("ledger", "replay").code == 2
     assert shell("ledger", "replay", "g-1", "--all").code == 2
     assert shell("ledger", "replay", "never", "--tenant", "acme").code == 1
