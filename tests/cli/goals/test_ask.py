@@ -125,7 +125,7 @@ def test_the_intake_can_be_exported_and_overwrites_a_file_only_with_force(shell:
 def test_a_refusal_names_its_code_and_the_next_step_and_leaves_everything_as_it_was(shell: Shell) -> None:
     denied = shell("ask", "archive the note one", "--user", "eve", "--tenant", "acme", "--confirm", "yes")
     assert denied.code == 2
-    assert "refused: You may not do this." in denied.err
+    assert "refused: You are not allowed to do this." in denied.err
     assert "code:  ACCESS_SCOPE_VIOLATION" in denied.err
     assert "next:" in denied.err
     shell.office.retire("archive-note")
@@ -220,7 +220,7 @@ def test_an_agent_owns_its_goals_and_cannot_see_the_goals_of_others(shell: Shell
             refused = shell("ask", *arguments, REMIT_TOKEN=other.text)
             assert (refused.code, "no such goal" in refused.err) == (2, True), (arguments, refused)
     taken = shell("ask", "archive the note two", "--correlation", "g-mia", REMIT_TOKEN=other.text)
-    assert (taken.code, "stands for another goal" in taken.err) == (2, True)
+    assert (taken.code, "belongs to another goal" in taken.err) == (2, True)
     assert shell("ask", "--continue", "g-1", REMIT_TOKEN=helper.text).code == 3  # it waits for the user's yes
     assert shell("ask", "--continue", "g-1", "--confirm", "yes").code == 0  # who says it at the terminal
 

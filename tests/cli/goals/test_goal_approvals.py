@@ -63,31 +63,31 @@ def test_a_person_who_waits_at_the_terminal_is_asked_about_goals_and_plans_too(s
     terminal = Terminal(office.root, office.environ)
     try:
         terminal.until("Goal g-1")
-        shown = terminal.until("Let it be done? yes (y), no (n) or later (s)")
+        shown = terminal.until("Approve this goal? yes (y), no (n) or later (s)")
         assert "Copy the form (copy-form 1): name = new" in shown
         plan = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="tidy"))
         terminal.type("yes\n")
-        terminal.until("Why?")
+        terminal.until("The reason, for the ledger and the agent")
         terminal.type("seen it\n")
         terminal.until("next: remit ask --tenant acme --continue g-1")
         terminal.until(f"Proposal {plan.proposal_id}")
         assert "+TWO" in terminal.until("Approve this plan? yes (y), no (n) or later (s)")
         (office.root / "a.txt").write_text("one\ntwo\nthree\n")  # behind his back
         terminal.type("y\n")
-        terminal.until("Why?")
+        terminal.until("The reason, for the ledger and the agent")
         terminal.type("\n")
         terminal.until("Compute the preview again")
         assert desk.get(ADMIN, plan.proposal_id).state == "PENDING"  # no yes to what he did not see
         second = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="again"))
         terminal.until("Approve this plan? yes (y), no (n) or later (s)")
         terminal.type("y\n")
-        terminal.until("Why?")
+        terminal.until("The reason, for the ledger and the agent")
         terminal.type("fine\n")
         terminal.until(f"remit apply --proposal {second.proposal_id}")
         told = desk.get(ADMIN, second.proposal_id)
         assert (told.state, told.reason) == ("APPROVED", "fine")
         guarded = desk.propose(bot, plan_of(replace("b", ".env", "A=1", "A=2"), plan_id="guarded"))
-        terminal.until(f"not asked here: remit approvals approve {guarded.proposal_id}")
+        terminal.until(f"cannot be approved here. Use: remit approvals approve {guarded.proposal_id}")
         assert desk.get(ADMIN, guarded.proposal_id).state == "PENDING"
     finally:
         terminal.close()
@@ -130,7 +130,7 @@ def test_an_id_that_fits_a_goal_and_another_request_is_refused_unless_the_tenant
     for others, find in ((workspace.approvals, "show"), (workspace.proposals, "find_by_name")):
         with monkeypatch.context() as patched:
             patched.setattr(others, find, lambda _: "one whose id begins like that")
-            with pytest.raises(RefusedError, match="both a goal and another question"):
+            with pytest.raises(RefusedError, match="both a goal and another approval request"):
                 find_goal_id(workspace, "01a1", None)
             assert find_goal_id(workspace, "01a1", "acme") == "acme"
 

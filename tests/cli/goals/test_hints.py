@@ -96,7 +96,7 @@ def test_similar_simulations_are_suggested_and_never_chosen(desk: Desk) -> None:
         ["de", "en"],
     )
     assert "near:  Kisten zählen. Say: zähle die Kisten" in desk.text("count the boxes", *WHO, "--lang", "de")
-    assert "near:  Copy the form. It can be said in --lang en, tr" in desk.text("copy the form", *WHO, "--lang", "fr")
+    assert "near:  Copy the form. It has phrases in --lang en, tr" in desk.text("copy the form", *WHO, "--lang", "fr")
     elsewhere = desk.tree("archiviere die Notiz one", "--user", "mia", "--tenant", "globex")
     assert elsewhere["did_you_mean"] == []  # that tenant has it as a draft only
     assert desk.office.events("m-1") == ["ESCALATED"]
@@ -120,7 +120,7 @@ def test_a_denial_names_the_policy_and_its_reason_and_never_its_text(desk: Desk)
     stranger = desk.tree("archive the note one", "--user", "max", "--tenant", "acme", "--confirm", "yes")
     assert stranger["why"] == "this user is not listed for this tenant"
     other = desk.tree("archive the note one", *WHO, "--correlation", "d-1")
-    assert "stands for another goal" in other["why"]
+    assert "belongs to another goal" in other["why"]
     assert other["policies"] == []  # those of the goal whose id it is say nothing about this one
 
 
@@ -138,7 +138,10 @@ def test_a_denial_by_the_final_gate_names_its_policy_too(desk: Desk, monkeypatch
     desk.office.retire("archive-note")
     retired = desk.tree("archive the note two", *WHO, "--confirm", "yes")
     desk.office.promote("archive-note")
-    assert (retired["why"], retired["policies"]) == ("it is RETIRED", [])  # the policies have let it through
+    assert (retired["why"], retired["policies"]) == (
+        "the simulation is RETIRED",
+        [],
+    )  # the policies have let it through
 
 
 @pytest.mark.req("AC-06")
@@ -147,7 +150,7 @@ def test_a_pending_approval_names_the_policy_that_requires_it_and_a_denial_is_re
     waits = desk.tree(*leo)
     assert (waits["waiting_for"], waits["policies"]) == ("approval", [{"id": "leo-asks-first", "reason": None}])
     desk.office.goals.approve("l-1", tenant="acme", who=ANN, approved=False)
-    assert desk.tree("--continue", "l-1")["why"] == "somebody was asked to approve it, and said no"
+    assert desk.tree("--continue", "l-1")["why"] == "a person was asked to approve it, and denied it"
 
 
 @pytest.mark.req("AC-11")

@@ -122,8 +122,8 @@ def tampered(office: Office, *statements: str) -> None:
 
 LOST_POLICY = "DELETE FROM agent_documents WHERE kind = 'policy'"
 HOLES = {
-    LOST_POLICY: "policy_snapshot_ref: a document that a decision was made from is gone",
-    "DELETE FROM agent_documents WHERE kind = 'goal'": "a document that a decision was made from is gone",
+    LOST_POLICY: "policy_snapshot_ref: a document that a decision was made from is missing",
+    "DELETE FROM agent_documents WHERE kind = 'goal'": "a document that a decision was made from is missing",
     "UPDATE agent_documents SET body = '{}' WHERE kind = 'packet'": "was changed",
     "DELETE FROM agent_execution_ledger WHERE event = 'CONFIRMED'": "its row is missing in agent_execution_ledger",
     "UPDATE agent_execution_ledger SET simulation_id = 'ping' WHERE event = 'PLANNED'": "its row has other content",
@@ -159,7 +159,7 @@ def test_the_tree_is_complete_at_any_width_and_a_missing_part_exits_with_1(shell
     shell.office.done("archive the note one", correlation_id="g-1")
     wide = shell("ledger", "trace", "g-1")
     assert wide.code == 0
-    assert wide.out.splitlines()[0].endswith("g-1 of mia, en: “archive the note one”, stands at SUCCEEDED")
+    assert wide.out.splitlines()[0].endswith("g-1 of mia, en: “archive the note one”, state SUCCEEDED")
     assert "└─ outcome" in wide.out
     assert "plan.outcome: SUCCESS, 1 of 1 action" in wide.out
     narrow = shell("ledger", "trace", "g-1", COLUMNS="60")
@@ -193,7 +193,7 @@ def test_a_decision_replays_under_the_rules_of_its_time(shell: Shell) -> None:
     shell.office.retire("archive-note")
     shown = shell("ledger", "replay", "g-1")
     assert shown.code == 0
-    assert "agrees: 4 decisions made again" in shown.out
+    assert "agrees: 4 decisions replayed" in shown.out
 
 
 @pytest.mark.req("AC-13")

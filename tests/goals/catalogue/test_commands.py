@@ -38,7 +38,7 @@ def project(remit: Remit, tmp_path: Path) -> Path:
 @pytest.mark.req("AC-18")
 def test_a_person_checks_promotes_and_retires_and_an_agent_cannot(remit: Remit, project: Path) -> None:
     checked = remit("catalogue", "check")
-    assert (checked.code, checked.out) == (0, "3 simulations in 1 file: nothing to mend\n")
+    assert (checked.code, checked.out) == (0, "3 simulations in 1 file: no findings\n")
     by_agent = remit("catalogue", "promote", "file-report", REMIT_AGENT="bot")
     assert (by_agent.code, "an agent cannot" in by_agent.err) == (2, True)
 
@@ -46,7 +46,7 @@ def test_a_person_checks_promotes_and_retires_and_an_agent_cannot(remit: Remit, 
     assert (shown["state"], shown["digest"], shown["last_change"]) == ("DRAFT", simulation(MOVE).own_digest, None)
     promoted = remit("catalogue", "promote", "file-report", "--digest", shown["digest"], "--reason", "read it")
     assert (promoted.code, "is ACTIVE for acme" in promoted.out) == (0, True), promoted.err
-    assert "undo-file-report is DRAFT, so it cannot be taken back yet" in promoted.err
+    assert "its rollback undo-file-report is DRAFT, so it cannot be rolled back yet" in promoted.err
 
     listed = remit("catalogue", "list", "--json").document
     assert [each["state"] for each in listed["simulations"]] == ["ACTIVE", "DRAFT", "DRAFT"]

@@ -1,4 +1,4 @@
-"""`remit ask`."""
+"""`remit ask`: decides a request in plain words, confirms it with the user, and carries it out once."""
 
 import contextlib
 import sys
@@ -37,27 +37,27 @@ DEFAULT_LANGUAGE: Final = "en"
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="[TEXT]")
-@click.option("--user", "user_id", help="Who asks, as `tenants` in remit.yaml lists him.")
+@click.option("--user", "user_id", help="The user who asks, as listed under `tenants` in remit.yaml.")
 @tenant_option
 @click.option("--lang", "language", metavar="TAG", help="The language of TEXT and of the answer, such as de or pt-BR.")
-@click.option("--confirm", "answer", metavar="ANSWER", help="The user's answer to the question whether to go on.")
+@click.option("--confirm", "answer", metavar="ANSWER", help="The user's answer to the confirmation question.")
 @click.option(
     "--reply",
     "reply_to",
     metavar="CORRELATION",
     shell_complete=complete_goal,
-    help="TEXT answers what that goal asked back.",
+    help="TEXT answers the question of this goal.",
 )
-@click.option("--correlation", "correlation_id", metavar="ID", help="An id of your own for this goal.")
+@click.option("--correlation", "correlation_id", metavar="ID", help="Your own id for the new goal.")
 @click.option(
-    "--continue", "continued", metavar="CORRELATION", shell_complete=complete_goal, help="Go on with a goal that waits."
+    "--continue", "continued", metavar="CORRELATION", shell_complete=complete_goal, help="Continue a goal that waits."
 )
 @click.option(
     "--undo",
     "undone",
     metavar="CORRELATION",
     shell_complete=complete_goal,
-    help="Take back what a goal did, by a goal of its own.",
+    help="Roll back a goal, by a new goal.",
 )
 @workspace_option
 @json_option
@@ -76,25 +76,28 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Have something done by asking for it: one goal, decided, confirmed and carried out once.
+    """Do what a user asks for in plain words, after confirmation.
 
-    TEXT says what is wanted, in the user's own words; - reads it from standard input, and after -- it may begin with a
-    dash. What changes something is asked about first: in a terminal the answer is read there, else --confirm gives it,
-    now or later. Without --lang the language is the one of LC_ALL, LC_MESSAGES or LANG, else en. A goal that
-    is gone on with, replied to or taken back has its user and language already. Exit code 0 when it was done; 1 when it
-    was tried and failed; 2 when it was refused and nothing was done; 3 while it waits for a person: for an answer, for
-    somebody's approval, or for what it asked back.
+    TEXT is the request in the user's own words. With -, the command reads it from standard input. After --, TEXT may
+    begin with a dash. The user must confirm a goal that changes something. In a terminal the command reads the answer;
+    otherwise --confirm gives it, now or later.
+
+    Without --lang, the language is that of LC_ALL, LC_MESSAGES or LANG, else en. With --continue, --reply and --undo,
+    the user and the language are by default those of the earlier goal.
+
+    Exit code 0 if it was done, 1 if it was tried and failed, 2 if it was refused and nothing was done, and 3 while it
+    waits: for a confirmation, for the approval of another person, or for the answer to its question.
     """
     _require_one_request(ctx, words, continued, undone, reply_to, correlation_id, language)
     with Workspace.open(directory) as workspace:
         if answer is not None:
-            person_at_terminal(workspace.environ)  # an agent may ask, and cannot say the user's yes
+            person_at_terminal(workspace.environ)  # an agent may ask, but cannot confirm for the user
         requester = resolve_goal_requester(workspace, user_id, tenant_id)
         user_id, tenant_id = requester.user, requester.tenant
         earlier = next((each for each in (continued, undone, reply_to) if each is not None), None)
         tenant = tenant_of_goal(workspace, tenant_id, earlier) if earlier else choose_tenant(workspace, tenant_id)
         can_ask = not as_json and words != STDIN and sys.stdin.isatty() and sys.stderr.isatty()
-        # With several tenants two of them may have a goal of the same id: then a command needs the name as well.
+        # Two tenants may have a goal with the same id. With several tenants, suggested commands name the tenant.
         named = tenant if tenant_id is not None or len(workspace.config.tenants) > 1 else None
         location = LocationOptions(directory, named)
         dialogue = GoalDialogue(workspace, requester, tenant, location, answer, can_ask=can_ask, prints=not as_json)
@@ -122,7 +125,7 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
 
 @dataclass
 class GoalDialogue:
-    """One user and one thread: answers what can be answered here, and leaves the rest for later."""
+    """A dialogue about the goal of one user. It answers the questions that it can, and leaves others for later."""
 
     workspace: Workspace
     requester: GoalRequester
@@ -132,16 +135,16 @@ class GoalDialogue:
     can_ask: bool
     prints: bool
     answered_field: str | None = None
-    """The field whose question the words answer."""
+    """The field that the user's text answers."""
     ended: str | None = None
-    """The event by which the goal had ended before this command."""
+    """The id of the event that ended the goal before this command, if it had ended."""
 
     def resolve_user(self, earlier: str | None, user_id: str | None, language: str | None) -> tuple[User, str]:
-        """Who speaks, and in which language: as an earlier goal says, if there is one."""
+        """Return the user and the language. Without options, they are those of the earlier goal, if there is one."""
         found = self._read_status(earlier) if earlier is not None else None
         user = user_id if user_id is not None else found.user_id if found else None
         if user is None:
-            raise click.UsageError("Say who asks: --user.")
+            raise click.UsageError("Name the user who asks, with --user.")
         tag = language or (found.language_tag if found else read_locale_language(self.workspace.environ))
         return User(user, self.tenant), tag
 
@@ -155,15 +158,18 @@ class GoalDialogue:
         )
 
     def note_earlier_end(self, correlation_id: str | None) -> None:
-        """What came of it once is told again, and as such."""
+        """Remember whether the goal had already ended, because the output then says `done before`."""
         found = self._read_status(correlation_id) if correlation_id is not None else None
         self.ended = found.event_id if found is not None and found.event in ENDED else None
 
     def run(self, reply: Reply) -> Cycle:
-        """As long as there is somebody to ask. The core counts unclear answers, and the Finder its questions."""
+        """Continue the goal as long as it asks and an answer is available.
+
+        The core limits unclear answers, and the Finder limits its questions.
+        """
         while True:
             now = self._read_status(reply.goal.correlation_id)
-            # Of an id that stands for another goal, the last event is none of ours.
+            # If the id belongs to another goal, its last event is not the event of this reply.
             before = now is not None and self.ended == now.event_id == reply.outcome.audit_event_id
             cycle = Cycle(reply, now, self.location, before)
             answer = self._read_answer(cycle, cycle.waiting_for)
@@ -178,7 +184,7 @@ class GoalDialogue:
                 reply = self.requester.ask(answer, speaker, goal.language_tag, reply_to=goal.correlation_id)
 
     def _read_answer(self, cycle: Cycle, waiting_for: WaitingFor | None) -> str | None:
-        """What a person says to it: as it was given, or typed now. None: nobody says anything."""
+        """Return the answer of the user, from --confirm or typed now. None if there is no answer."""
         prompt = display_text(cycle.reply.outcome.user_visible_text)
         if waiting_for == "confirmation" and self.answer is not None:
             if self.prints:
@@ -194,7 +200,7 @@ class GoalDialogue:
         return _prompt_answer()
 
     def _pop_answer(self) -> str | None:
-        """Given once, it answers one question."""
+        """Return the answer of --confirm, and forget it, because it answers one question only."""
         answer, self.answer = self.answer, None
         return answer
 
@@ -204,14 +210,17 @@ class GoalDialogue:
 
 
 def read_locale_language(environ: Mapping[str, str]) -> str:
-    """Of the locale, by the first of its variables that is set; English where that names no language."""
+    """Return the language of the first locale variable that is set, or English if it names no language."""
     setting = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := environ.get(name))), "")
     tag = setting.partition(".")[0].partition("@")[0].replace("_", "-")
     return tag if read_tag(tag) is not None else DEFAULT_LANGUAGE
 
 
 def _prompt_answer() -> str | None:
-    """What was typed before the question was there is no answer to it; Ctrl-C and the end of input are none either."""
+    """Read an answer from the terminal. Return None after Ctrl-C or the end of input.
+
+    Text that was typed before the question was shown is not an answer, and is discarded.
+    """
     with contextlib.suppress(termios.error, OSError, ValueError):
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     while True:
@@ -232,7 +241,7 @@ def _read(words: tuple[str, ...]) -> str:
         return raw.decode("utf-8").strip()
     except UnicodeDecodeError:
         raise RefusedError(
-            Reason.MALFORMED, "this is not UTF-8", where="standard input", next_step="Send it as UTF-8."
+            Reason.MALFORMED, "the text is not valid UTF-8", where="standard input", next_step="Send it as UTF-8."
         ) from None
 
 
@@ -247,8 +256,10 @@ def _require_one_request(
 ) -> None:
     requests = [bool(words), continued is not None, undone is not None]
     if sum(requests) != 1:
-        raise click.UsageError("Say what is wanted (TEXT), or --continue, or --undo: one of them.", ctx)
+        raise click.UsageError("Give exactly one of TEXT, --continue and --undo.", ctx)
     if reply_to is not None and not words:
-        raise click.UsageError("--reply needs the TEXT that answers.", ctx)
+        raise click.UsageError("--reply needs TEXT, which answers the question.", ctx)
     if continued is not None and (correlation_id is not None or language is not None):
-        raise click.UsageError("A goal that is gone on with has its id and its language already.", ctx)
+        raise click.UsageError(
+            "--continue cannot be used with --correlation or --lang: the goal has its id and its language already.", ctx
+        )

@@ -1,4 +1,4 @@
-"""`remit catalogue`."""
+"""`remit catalogue`: lists, checks, promotes and retires simulations."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from remit.goals.catalogue.catalogue import CatalogueEntry
     from remit.ledger.goal_queries import PromotedState
 
-reason_option: Final = click.option("--reason", help="Why, for the record.")
-as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
+reason_option: Final = click.option("--reason", help="The reason, for the ledger.")
+as_option: Final = click.option("--as", "name", help="Your name for the ledger, beside the name of your account.")
 
 
 @click.group()
 def catalogue() -> None:
-    """Check, promote and retire simulations: what users can have done by asking for it.
+    """Check, promote and retire the simulations that users ask for.
 
-    They are written in the files that remit.yaml names under `goals`. One that nobody promoted is a draft and is never
-    run; one whose file was changed since is a draft again.
+    Simulations are written in the files that remit.yaml names under `goals`. A simulation that no person has promoted
+    is a draft, and never runs. A promoted simulation that changes is a draft again.
     """
 
 
@@ -36,7 +36,7 @@ def catalogue() -> None:
 @workspace_option
 @json_option
 def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> None:
-    """All simulations, and where each stands for the tenant."""
+    """List all simulations, with their states for the tenant."""
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         entries = workspace.promotion.catalogue(tenant)
@@ -54,15 +54,17 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
         )
         return
     if not entries.entries:
-        click.echo("There is no simulation. Write some, and name their files in remit.yaml: goals: {catalogue: [...]}")
+        click.echo(
+            "There are no simulations. Write some, and name their files in remit.yaml: goals: {catalogue: [...]}"
+        )
     else:
         show_table(
-            ("simulation", "version", "state", "impact", "risk", "access", "taken back by"),
+            ("simulation", "version", "state", "impact", "risk", "access", "rolled back by"),
             [tuple(_short(entry)[name] or "" for name in _COLUMNS) for entry in entries],
         )
     for name in status.missing:
-        what = f"{name} is ACTIVE, and no file has it any more: it cannot run"
-        click.echo(f"note: {what}; put it back, or: remit catalogue retire {name}{flag}", err=True)
+        what = f"{name} is ACTIVE, but no file contains it any more, so it cannot run"
+        click.echo(f"note: {what}; restore it, or: remit catalogue retire {name}{flag}", err=True)
     for name in status.changed:
         what = f"{name} was changed since it was promoted, so it is a draft again"
         click.echo(f"note: {what}; read it, then: remit catalogue promote {name}{flag}", err=True)
@@ -74,7 +76,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
 @workspace_option
 @json_option
 def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bool) -> None:
-    """One simulation, whole, with the digest that `promote --digest` takes."""
+    """Show one simulation, with the digest for `promote --digest`."""
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         entry = workspace.promotion.catalogue(tenant).find(simulation_id)
@@ -96,7 +98,7 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
     click.echo(f"{display_name(title)} ({entry.simulation.id}), {entry.state} for {display_name(tenant)}")
     click.echo(f"digest: {entry.digest}")
     if last:
-        same = "" if last["digest"] == entry.digest else ", as it was then"
+        same = "" if last["digest"] == entry.digest else ", for an earlier definition"
         click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {display_name(last['by'])}{same}")
     show_json(entry.simulation.tree())
 
@@ -106,11 +108,11 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
 @json_option
 @click.pass_context
 def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
-    """Look for mistakes: in the files, in their queries, and in the access policies, which must fit them.
+    """Check the catalogue, its queries and the access policies.
 
-    No database is opened. Exit code 0 when there are none, 1 when something was found.
+    The command does not open a database. Exit code 0 if there are no findings, 1 otherwise.
     """
-    from remit.goals.catalogue.deep_check import check_policies, check_with_queries  # noqa: PLC0415 - `--help` does without
+    from remit.goals.catalogue.deep_check import check_policies, check_with_queries  # noqa: PLC0415 - `--help` does not need it
 
     with Workspace.open(directory) as workspace:
         config = workspace.config
@@ -124,7 +126,7 @@ def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
         for each in findings:
             click.echo(f"{display_name(each.where)}: {display_name(each.what)}\n  next: {display_name(each.next_step)}")
         files = counted(len(config.goals.catalogue), "file")
-        found = counted(len(findings), "finding") if findings else "nothing to mend"
+        found = counted(len(findings), "finding") if findings else "no findings"
         click.echo(f"{counted(len(definitions), 'simulation')} in {files}: {found}")
     ctx.exit(1 if findings else 0)
 
@@ -132,7 +134,9 @@ def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
 @catalogue.command()
 @click.argument("simulation_id", metavar="ID")
 @tenant_option
-@click.option("--digest", help="Only if it is still what you have read: the digest that `show` prints.")
+@click.option(
+    "--digest", help="The digest that `show` prints. If the simulation has changed since, it is not promoted."
+)
 @reason_option
 @as_option
 @workspace_option
@@ -146,7 +150,7 @@ def promote(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Make a simulation ACTIVE for a tenant, exactly as it is now. For people: an agent can promote nothing."""
+    """Make a simulation ACTIVE for a tenant, exactly as it is now. An agent cannot do this."""
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)
@@ -157,7 +161,7 @@ def promote(
         flag = tenant_flag(tenant, workspace.config.tenants)
     undo = catalogue.find(entry.simulation.rollback) if entry.simulation.rollback else None
     if undo is not None and undo.state != "ACTIVE":
-        obstacle = f"{undo.simulation.id} is {undo.state}, so it cannot be taken back yet"
+        obstacle = f"its rollback {undo.simulation.id} is {undo.state}, so it cannot be rolled back yet"
         click.echo(f"note: {obstacle}: remit catalogue promote {undo.simulation.id}{flag}", err=True)
     _print_state(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
 
@@ -172,7 +176,10 @@ def promote(
 def retire(
     simulation_id: str, tenant_id: str | None, reason: str | None, name: str | None, directory: Path, as_json: bool
 ) -> None:
-    """Stop a simulation for a tenant at once; also one whose file was changed or is gone."""
+    """Stop a simulation for a tenant at once.
+
+    This works also if the file of the simulation has changed or is gone.
+    """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)

@@ -1,4 +1,4 @@
-"""`remit intake`."""
+"""`remit intake`: lists and exports requests that no simulation covers yet."""
 
 import json
 from dataclasses import asdict
@@ -22,9 +22,10 @@ from remit.workspace.workspace import Workspace
 @json_option
 @click.pass_context
 def intake(ctx: click.Context, tenant_id: str | None, directory: Path, as_json: bool) -> None:
-    """List and export what was asked for and nothing here can do yet.
+    """List and export requests that no simulation covers yet.
 
-    For whoever writes simulations: the most wanted first, in the users' words, masked. Without a command: the list.
+    For the people who write simulations. The most frequent requests come first, in the words of the users, masked.
+    Without a command: list.
     """
     if ctx.invoked_subcommand is None:
         _list(tenant_id, directory, as_json=as_json)
@@ -35,24 +36,24 @@ def intake(ctx: click.Context, tenant_id: str | None, directory: Path, as_json: 
 @workspace_option
 @json_option
 def list_items(tenant_id: str | None, directory: Path, as_json: bool) -> None:
-    """What is wanted, the most often first."""
+    """List the requests, the most frequent first."""
     _list(tenant_id, directory, as_json=as_json)
 
 
 @intake.command()
 @tenant_option
 @output_option
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @workspace_option
 @json_option
 def export(tenant_id: str | None, output: Path | None, force: bool, directory: Path, as_json: bool) -> None:
-    """All of it as JSON Lines: one thing that is wanted on each line."""
+    """Write all requests as JSON Lines, one request on each line."""
     if output is None and as_json:
-        raise click.UsageError("Standard output and --json: give a file with -o.")
+        raise click.UsageError("With --json, give a file with -o: only one of them can go to standard output.")
     if output is not None and output.is_file() and not force:
         raise RefusedError(
             Reason.ARGUMENT_INVALID,
-            "this file is there already; nothing was done",
+            "this file exists already; nothing was done",
             where=str(output),
             next_step="Give another name, or --force to replace it.",
         )
@@ -76,14 +77,14 @@ def _list(tenant_id: str | None, directory: Path, *, as_json: bool) -> None:
         show_json({"tenant_id": tenant, "items": [_tree(tenant, item) for item in items]})
         return
     if not items:
-        click.echo(f"Nothing that users of {display_name(tenant)} have asked for is missing.")
+        click.echo(f"There are no requests of {display_name(tenant)} that need a simulation.")
         return
-    from rich.text import Text  # noqa: PLC0415 - heavy, wanted for tables only
+    from rich.text import Text  # noqa: PLC0415 - loads slowly, and only tables need it
 
     rows = [
         (
             item.count,
-            # Made printable here, and right-to-left words set apart, which a table would spell out.
+            # display_text isolates right-to-left words. In a plain string, the table would spell out the marks.
             Text(display_text(item.utterances[0] or item.intent)),
             ", ".join(item.languages),
             item.last_at[:19].replace("T", " "),
@@ -91,8 +92,8 @@ def _list(tenant_id: str | None, directory: Path, *, as_json: bool) -> None:
         )
         for item in items
     ]
-    show_table(("asked", "in the words", "languages", "last", "goal"), rows, prose=("in the words",))
-    click.echo("Write a simulation for what is worth it: remit catalogue --help")
+    show_table(("times", "request", "languages", "last", "goal"), rows, prose=("request",))
+    click.echo("To cover a request, write a simulation: remit catalogue --help")
 
 
 def _tree(tenant: str, item: IntakeItem) -> dict[str, Any]:

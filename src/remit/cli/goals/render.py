@@ -1,4 +1,4 @@
-"""How a goal's cycle ended, for a person and for a program."""
+"""The output of `remit ask`: how one cycle of a goal ended, for a person and for a program."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -27,40 +27,40 @@ _WORDS: Final = {
     WAITING: ("waiting", "yellow"),
 }
 NEXT: Final[dict[str, str]] = {
-    "SIMULATION_FAILED": "See what its door says: remit ledger trace{tenant} {correlation}",
-    "SIMULATION_REFUSED": "Put right what is named above, then ask again.",
-    "FINDER_REFUSED": "Say it in other words; what there is: remit catalogue list{tenant}",
-    "STEP_TIMEOUT": "See whether anything of it stands: remit ledger trace{tenant} {correlation}",
-    "SIMULATION_MISSING": "Whoever builds simulations sees it: remit intake{tenant}",
-    "CANDIDATES_UNRESOLVED": "Say more exactly what you want; what there is: remit catalogue list{tenant}",
-    "PACKET_INVALID": "Ask again: the catalogue was changed since.",
-    "FIELDS_INVALID": "Ask again, with everything that is needed: remit catalogue show{tenant} {simulation}",
-    "SIMULATION_NOT_REGISTERED": "What there is: remit catalogue list{tenant}",
+    "SIMULATION_FAILED": "Read the record of its action: remit ledger trace{tenant} {correlation}",
+    "SIMULATION_REFUSED": "Fix the problem above, then ask again.",
+    "FINDER_REFUSED": "Use other words. To list the simulations: remit catalogue list{tenant}",
+    "STEP_TIMEOUT": "Check whether it changed anything: remit ledger trace{tenant} {correlation}",
+    "SIMULATION_MISSING": "The people who write simulations see it: remit intake{tenant}",
+    "CANDIDATES_UNRESOLVED": "Ask more exactly. To list the simulations: remit catalogue list{tenant}",
+    "PACKET_INVALID": "Ask again, because the catalogue has changed since.",
+    "FIELDS_INVALID": "Ask again, with every required value: remit catalogue show{tenant} {simulation}",
+    "SIMULATION_NOT_REGISTERED": "To list the simulations: remit catalogue list{tenant}",
     "SIMULATION_NOT_ACTIVE": "A person can promote it: remit catalogue promote{tenant} {simulation}",
-    "ROLLBACK_PLAN_MISSING": "Name a `rollback` for it in the catalogue: remit catalogue check{here}",
-    "CONFIRMATION_REFUSED": "If you want it after all, ask again.",
+    "ROLLBACK_PLAN_MISSING": "Name a `rollback` for it in the catalogue. Then run: remit catalogue check{here}",
+    "CONFIRMATION_REFUSED": "To do it after all, ask again.",
     "CONFIRMATION_EXPIRED": "Ask again, and answer within ten minutes.",
     "CONFIRMATION_AMBIGUOUS": "Ask again, and answer with a word that the question names.",
     "CONFIRMATION_MISSING": "Ask again, and answer with a word that the question names.",
-    "ACCESS_SCOPE_VIOLATION": "Users and policies stand in remit.yaml and its Cedar files: remit doctor{here}",
-    "ACCESS_AP_REQUIRED": "Ask again, and let somebody else approve it within ten minutes: remit approvals{here}",
+    "ACCESS_SCOPE_VIOLATION": "Check the users in remit.yaml, and the Cedar policies that it names: remit doctor{here}",
+    "ACCESS_AP_REQUIRED": "Ask again, and let another person approve it within ten minutes: remit approvals{here}",
     "IDEMPOTENCY_VIOLATION": "See what was done under this id: remit ledger trace{tenant} {correlation}",
     "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify{here}",
 }
 _MOST_LANGUAGES: Final = 10
 REPHRASE: Final = NEXT["FINDER_REFUSED"]
-"""For the Finder's own codes."""
+"""The advice for a code that is not in the table, because a Finder has codes of its own."""
 
 
 class Cycle(NamedTuple):
-    """What came of a cycle: the reply, and where the goal stands now."""
+    """The result of one cycle: the reply, and the current state of the goal."""
 
     reply: Reply
     status: GoalStatus | None
     location: LocationOptions = LocationOptions()
-    """To be given again in a command that goes on: as it stands, it must run where this one did."""
+    """The options of this command that a suggested command repeats, so that it runs unchanged in the same place."""
     ended_before: bool = False
-    """Whether it had come to its end before anybody asked this time."""
+    """Whether the goal had ended before this command."""
 
     @property
     def event(self) -> str:
@@ -68,7 +68,7 @@ class Cycle(NamedTuple):
 
     @property
     def waiting_for(self) -> WaitingFor | None:
-        """By both: a correlation that another goal has used waits for nothing of ours."""
+        """What the goal waits for. Reply and event must agree, because the event may belong to another goal."""
         return waiting_for(self.reply.outcome, self.event)
 
     @property
@@ -77,11 +77,11 @@ class Cycle(NamedTuple):
 
     @property
     def can_undo(self) -> bool:
-        """Whether it names a way back. Taking back what took something back would be asking for it anew."""
+        """Whether the goal can be rolled back. A rollback cannot: the user can ask for the same goal again instead."""
         return self.status is not None and can_undo(self.reply.goal, self.status)
 
     def next_commands(self) -> list[list[str]]:
-        """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""
+        """Return the commands that continue from here. They contain no answer: the user replaces words in capitals."""
         correlation = self.reply.goal.correlation_id
         ask = ["remit", "ask", *self.location.arguments]
         match self.waiting_for:
@@ -129,12 +129,12 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     for each in hints.near:
         yield _row("near", _render_near(each))
     if cycle.event == "ROLLED_BACK":
-        yield _row("note", "It was taken back since.")
+        yield _row("note", "It was rolled back since.")
     if cycle.can_undo:
         yield _row("undo", joined(("remit", "ask", *cycle.location.arguments, "--undo", correlation)))
     commands = [joined(command) for command in cycle.next_commands()]
     if not commands and cycle.exit_code != DONE:
-        # Refused at the last gate: then the code may be about another goal, such as the one to be taken back.
+        # A goal that was refused at the last gate may have the code of another goal, such as the goal to roll back.
         late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
         advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, REPHRASE)
         commands = [fill_advice(advice, cycle)]
@@ -143,7 +143,7 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
 
 
 def fill_advice(advice: str, cycle: Cycle) -> str:
-    """Its command as it can be run."""
+    """Fill in the command of an advice, so that it can be run."""
     candidates = getattr(cycle.reply.goal.sim_finder_packet, "candidates", ())
     simulation = candidates[0].simulation_id if candidates else "ID"
     return advice.format(
@@ -155,22 +155,22 @@ def fill_advice(advice: str, cycle: Cycle) -> str:
 
 
 def _render_near(near: Near) -> str:
-    """A title, and what to say for it; or in which languages it could be said."""
+    """Render a title with a phrase for it, or with the languages in which it has phrases."""
     title = display_text(near.title)
     if near.phrase is not None:
         return f"{title}. Say: {display_text(near.phrase)}"
     more = ", ..." if len(near.languages) > _MOST_LANGUAGES else ""
-    return f"{title}. It can be said in --lang {', '.join(map(display_name, near.languages[:_MOST_LANGUAGES]))}{more}"
+    return f"{title}. It has phrases in --lang {', '.join(map(display_name, near.languages[:_MOST_LANGUAGES]))}{more}"
 
 
 def _answer(payload: Mapping[str, Any]) -> Iterator[str]:
-    """What a simulation that only reads has found."""
+    """Yield the rows that a read-only simulation returned."""
     answer = payload.get("answer")
     if not isinstance(answer, dict):
         return
     rows, count = answer["rows"], answer["result_rows"]
     if rows:
-        # The tables of SQL take a terminal's width, and a tenth of a second to load.
+        # The module loads slowly (a tenth of a second), and only answers with rows need it.
         from remit.cli.plans.render_sql import render_rows  # noqa: PLC0415 - see above
 
         columns = [ToldColumn.from_tree(each) for each in answer["columns"]]

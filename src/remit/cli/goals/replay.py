@@ -1,4 +1,4 @@
-"""`remit ledger replay`: every decision about a goal, made again from what was kept of it."""
+"""`remit ledger replay`: makes the decisions about a goal again from their stored inputs, and compares them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +18,11 @@ from remit.ledger.goal_queries import goals_of
 from remit.workspace.workspace import Workspace
 
 SHOWN: Final = 100
-"""Goals that disagree, in the table for people; `--json` has them all."""
+"""The most goals that disagree in the table for people. `--json` has all of them."""
 
 
 class GoalReplayed(NamedTuple):
-    """The decisions about one goal. `problem`: they could not even be read."""
+    """The replayed decisions about one goal. `problem` says why they could not be read, if they could not."""
 
     correlation_id: str
     decisions: tuple[ReplayedDecision, ...]
@@ -44,7 +44,7 @@ class GoalReplayed(NamedTuple):
 
 @click.command()
 @click.argument("correlation_id", metavar="[CORRELATION]", required=False, shell_complete=complete_goal)
-@click.option("--all", "everything", is_flag=True, help="Every goal of the tenant.")
+@click.option("--all", "everything", is_flag=True, help="Replay every goal of the tenant.")
 @goals_tenant_option
 @workspace_option
 @json_option
@@ -57,13 +57,13 @@ def replay(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Make every decision about a goal again, from what was kept of it, and compare.
+    """Replay the decisions about a goal, and compare them.
 
-    Under the rules of that time: changing a policy changes nothing here. Exit code 0 when all of them come out the
-    same; 1 when one does not, or what it was made from is lost.
+    Each decision is made again from its stored inputs, with the rules of its time. A later change of a policy has no
+    influence. Exit code 0 if all results are the same, 1 if one differs or its stored inputs are lost.
     """
     if (correlation_id is None) != everything:
-        raise click.UsageError("Name the CORRELATION of a goal, or --all.", ctx)
+        raise click.UsageError("Give either the CORRELATION of a goal or --all.", ctx)
     with Workspace.open(directory) as workspace:
         if correlation_id is not None:
             tenant = tenant_of_goal(workspace, tenant_id, correlation_id)
@@ -100,7 +100,10 @@ def _replay_all(workspace: Workspace, tenant: str, *, as_json: bool) -> int:
 
 
 def _replay_goals(workspace: Workspace, tenant: str, *, quiet: bool) -> Iterator[GoalReplayed]:
-    """One after the other, and whatever is found, on to the next. Snapshots that many share are built once."""
+    """Replay all goals of a tenant, one after the other. A goal that disagrees does not stop the others.
+
+    Snapshots that several goals share are built once.
+    """
     past = PastRules()
     with workspace.store.reading() as connection:
         names = list(goals_of(connection, tenant))
@@ -116,7 +119,7 @@ def _replay_goal(workspace: Workspace, tenant: str, correlation_id: str, past: P
             made = tuple(replay_goal(connection, lambda: workspace.keyring, past, tenant, correlation_id))
     except RemitError as problem:
         return GoalReplayed(correlation_id, (), str(problem))
-    return GoalReplayed(correlation_id, made, "" if made else "no decision about it is there")
+    return GoalReplayed(correlation_id, made, "" if made else "no decision about it is recorded")
 
 
 def _show_one(tenant: str, whole: GoalReplayed, *, as_json: bool) -> None:
@@ -136,7 +139,7 @@ def _show_one(tenant: str, whole: GoalReplayed, *, as_json: bool) -> None:
     if rows:
         show_table(("at", "event", "reason", "dispatched", "agrees"), rows, prose=("agrees",))
     if whole.agrees:
-        click.echo(f"{click.style('agrees', fg='green', bold=True)}: {counted(len(rows), 'decision')} made again")
+        click.echo(f"{click.style('agrees', fg='green', bold=True)}: {counted(len(rows), 'decision')} replayed")
         return
     click.echo(f"{_disagrees()}: {display_name(whole.problem or _render_why(whole))}")
     click.echo("  next:  Keep the database as it is, and run: remit ledger verify")

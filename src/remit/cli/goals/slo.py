@@ -1,4 +1,4 @@
-"""`remit slo`."""
+"""`remit slo`: measures the service levels of goals, and gates a release on them."""
 
 import os
 from pathlib import Path
@@ -22,25 +22,29 @@ GOALS: Final = 300
 CALLERS: Final = 8
 
 goals_option: Final = click.option(
-    "--goals", type=click.IntRange(20, 1_000_000), default=GOALS, show_default=True, help="How many goals to run."
+    "--goals", type=click.IntRange(20, 1_000_000), default=GOALS, show_default=True, help="The number of goals to run."
 )
 callers_option: Final = click.option(
-    "--callers", type=click.IntRange(1, 64), default=CALLERS, show_default=True, help="How many ask at once."
+    "--callers",
+    type=click.IntRange(1, 64),
+    default=CALLERS,
+    show_default=True,
+    help="The number of callers that request goals at the same time.",
 )
 database_option: Final = click.option(
     "--database-variable",
     metavar="NAME",
-    help="Keep the ledger of the run in PostgreSQL; the environment variable NAME holds its address.",
+    help="Keep the ledger of the run in PostgreSQL. The environment variable NAME contains its address.",
 )
 
 
 @click.group(invoke_without_command=True)
 @click.pass_context
 def slo(ctx: click.Context) -> None:
-    """Measure the service levels of the goal door under load, and gate a release on them.
+    """Measure the service levels of goals, and gate a release.
 
-    Goals run on a throw-away workspace, all the way: asked for, confirmed, dispatched, a file copied in the sandbox;
-    some are asked for twice. Without a command: run.
+    Goals run through all steps in a temporary workspace: each is requested, confirmed and dispatched, and copies a file
+    in the sandbox. Some are requested twice. Without a command: run.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(run)
@@ -53,7 +57,10 @@ def slo(ctx: click.Context) -> None:
 @json_option
 @click.pass_context
 def run(ctx: click.Context, goals: int, callers: int, database_variable: str | None, as_json: bool) -> None:
-    """Measure, and say how it stands. Exit code 1 if a level is not kept; no waiver is looked at."""
+    """Measure the service levels under load, and show the verdicts.
+
+    Exit code 0 if every level is kept, 1 otherwise. Waivers are not used.
+    """
     load = _load(goals, callers, database_variable, quiet=as_json)
     ctx.exit(_print_verdicts(load, _judge(load, [], ()), [], as_json=as_json))
 
@@ -66,7 +73,7 @@ def run(ctx: click.Context, goals: int, callers: int, database_variable: str | N
     "--waivers",
     "waiver_file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help=f"Where the waivers stand (default: {WAIVERS_NAME} in the workspace, if it is there).",
+    help=f"The file with the waivers. Default: {WAIVERS_NAME} in the workspace, if it exists.",
 )
 @workspace_option
 @json_option
@@ -80,12 +87,12 @@ def gate(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """The same for a release: with the workspace's last 24 hours, and with waivers.
+    """Measure the service levels for a release, and apply waivers.
 
-    Exit code 0 if every level is kept or waived, 1 if one is not. In a folder that is no workspace, the load alone
-    counts.
+    The gate also includes the error rate of this workspace in the last 24 hours. Outside a workspace, only the load run
+    decides. Exit code 0 if every level is kept or waived, 1 otherwise.
     """
-    from remit.goals.slo import read_waivers  # noqa: PLC0415 - `--help` does without
+    from remit.goals.slo import read_waivers  # noqa: PLC0415 - `--help` does not need it
 
     history, notes, root = _last_day(directory)
     file = waiver_file or (root or directory) / WAIVERS_NAME
@@ -96,37 +103,40 @@ def gate(
 
 
 def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "LoadResult":
-    from remit.testing.goal_load import run_load  # noqa: PLC0415 - `--help` does without
+    from remit.testing.goal_load import run_load  # noqa: PLC0415 - `--help` does not need it
     from remit.testing.goal_workspace import scratch_workspace  # noqa: PLC0415 - as above
 
     with showing_progress(quiet=quiet) as progress, scratch_workspace(url_variable=variable) as scratch:
-        progress("making a workspace", 0, 0, "")
+        progress("creating a workspace", 0, 0, "")
         return run_load(
             scratch, goals=goals, callers=callers, on_progress=lambda done, total: progress("goals", done, total, "")
         )
 
 
 def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
-    """What ended in the workspace in the last 24 hours, if there is a workspace and anything ended there."""
-    from remit.goals.slo import rolling_error_rate  # noqa: PLC0415 - `--help` does without
+    """Return the error rate of the last 24 hours, notes for the output, and the root of the workspace.
+
+    The list of rates is empty if there is no workspace, or if no goal ended there in that time.
+    """
+    from remit.goals.slo import rolling_error_rate  # noqa: PLC0415 - `--help` does not need it
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     folder = directory.resolve()
     if not any((each / CONFIG_NAME).is_file() for each in (folder, *folder.parents)):
-        return [], ["there is no workspace here: the load alone counts"], None
+        return [], ["there is no workspace here, so only the load run decides"], None
     with Workspace.open(directory, environ=os.environ) as workspace:
         tenants = sorted(workspace.config.tenants)
         with workspace.store.reading() as connection:
             rate = rolling_error_rate(connection, tenants, system_clock())
         root = workspace.root
     if not rate.total:
-        return [], ["no goal ended in the workspace in the last 24 hours: the load alone counts"], root
-    summary = f"in the workspace {rate.count:,} of {counted(rate.total, 'dispatch', 'dispatches')} failed in 24 hours"
+        return [], ["no goal ended in the workspace in the last 24 hours, so only the load run decides"], root
+    summary = f"in the workspace, {rate.count:,} of {counted(rate.total, 'dispatch', 'dispatches')} failed in 24 hours"
     return [rate], [summary], root
 
 
 def _judge(load: "LoadResult", history: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
-    from remit.goals.slo import Measured, judge  # noqa: PLC0415 - `--help` does without
+    from remit.goals.slo import Measured, judge  # noqa: PLC0415 - `--help` does not need it
 
     return judge(Measured(load.dispatch_ms, [load.ended, *history], load.duplicates), waivers, system_clock())
 
@@ -152,8 +162,8 @@ def _print_verdicts(load: "LoadResult", verdicts: "list[FigureVerdict]", notes: 
     )
     rate = load.goals / load.seconds if load.seconds else 0.0
     click.echo(
-        f"{counted(load.goals, 'goal')} asked for {load.asked:,} times by {counted(load.callers, 'caller')},"
-        f" {rate:.1f} a second; {counted(len(load.dispatch_ms), 'dispatch', 'dispatches')}"
+        f"{counted(load.goals, 'goal')}, requested {load.asked:,} times by {counted(load.callers, 'caller')};"
+        f" {rate:.1f} goals a second; {counted(len(load.dispatch_ms), 'dispatch', 'dispatches')}"
     )
     for note in notes:
         click.echo(display_name(note))
@@ -177,7 +187,7 @@ def _tree(verdict: "FigureVerdict") -> dict[str, Any]:
 
 
 def _load_tree(load: "LoadResult") -> dict[str, Any]:
-    from remit.goals.slo import percentile  # noqa: PLC0415 - `--help` does without
+    from remit.goals.slo import percentile  # noqa: PLC0415 - `--help` does not need it
 
     goal_ms = {f"p{percent}": percentile(load.goal_ms, percent) for percent in (50, 95, 99)}
     dispatch_ms = {f"p{percent}": percentile(load.dispatch_ms, percent) for percent in (50, 95, 99)}

@@ -1,4 +1,4 @@
-"""`remit ledger trace`: the chain of one goal, drawn as a tree."""
+"""`remit ledger trace`: shows the history of one goal as a tree."""
 
 import shlex
 import textwrap
@@ -34,10 +34,11 @@ MAX_VALUE: Final = 200
 @json_option
 @click.pass_context
 def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, directory: Path, as_json: bool) -> None:
-    """The chain of one goal as a tree: from the user's words to the effect, and back.
+    """Show the history of one goal as a tree.
 
-    Of a correlation that is no goal's, its entries. What is missing or does not fit is marked where it should be. Exit
-    code 0 when all of it is there, 1 when something is not.
+    It begins with the user's words and ends with the effect and its rollback. For another correlation id, such as that
+    of a task, the command shows its entries. Missing and wrong parts are marked in their place. Exit code 0 if no part
+    is missing or wrong, 1 otherwise.
     """
     with Workspace.open(directory) as workspace:
         tenant = find_tenant(workspace, tenant_id, correlation_id) or DEFAULT_TENANT
@@ -46,9 +47,9 @@ def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, direct
     if found is None:
         raise RefusedError(
             Reason.STATE_MISSING,
-            "the ledger has nothing of this correlation",
+            "the ledger has no entry with this correlation id",
             where=f"tenant {tenant}, correlation {correlation_id}",
-            next_step="`remit ledger show --tenant TENANT` lists what there is.",
+            next_step="To list the entries: remit ledger show --tenant TENANT",
         )
     problems = list(found.problems())
     if as_json:
@@ -85,7 +86,7 @@ def _label(node: HistoryNode) -> str:
 
 
 def _lines(node: HistoryNode, first: str, rest: str, chain: str | None, widest: int) -> Iterator[str]:
-    """Wrapped between words, below its own beginning; the chain is named where it is another than the one above."""
+    """Render a node, wrapped between words and indented. Names the chain if it differs from that of the parent."""
     label = _label(node).ljust(widest)
     position = f"#{node.seq}" if node.seq is not None else ""
     at = node.at[:19].replace("T", " ") if node.at else ""
@@ -95,7 +96,7 @@ def _lines(node: HistoryNode, first: str, rest: str, chain: str | None, widest: 
     width = max(terminal_width() - len(first), _LEAST)
     lines = textwrap.wrap(f"{label}  {description}", width, break_long_words=False, break_on_hyphens=False) or [label]
     head = lines[0].removeprefix(label)
-    # Set apart after wrapping: the marks of one run must not end up on two lines.
+    # Right-to-left text gets its marks after wrapping, so that both marks of a run are on the same line.
     yield first + click.style(label, bold=True) + display_text(head)
     for line in lines[1:]:
         yield more + display_text(line)
@@ -113,7 +114,7 @@ def _describe(node: HistoryNode) -> str:
 
 def _goal(facts: Mapping[str, Any]) -> str:
     who = f"{_text(facts, 'user_id')}, {_text(facts, 'language_tag')}: “{_text(facts, 'utterance')}”"
-    return f"{_text(facts, 'correlation_id')} of {who}, stands at {_text(facts, 'stands')}"
+    return f"{_text(facts, 'correlation_id')} of {who}, state {_text(facts, 'stands')}"
 
 
 def _packet(facts: Mapping[str, Any]) -> str:
@@ -125,7 +126,7 @@ def _packet(facts: Mapping[str, Any]) -> str:
     fields = facts.get("fields") or {}
     filled = ", ".join(f"{name} = {_short(value)}" for name, value in sorted(fields.items()))
     phrase = _text(facts, "question") or _text(facts, "intent") or _text(facts, "reason_code")
-    undoes = f"takes back {_text(facts, 'takes_back')}" if facts.get("takes_back") else ""
+    undoes = f"rolls back {_text(facts, 'takes_back')}" if facts.get("takes_back") else ""
     return f"{kind}: " + "; ".join(filter(None, (chosen, phrase, undoes or filled)))
 
 
@@ -134,7 +135,7 @@ def _plan(facts: Mapping[str, Any]) -> str:
     parts = (
         f"{_text(facts, 'simulation_id')}, {_text(facts, 'step_id')}",
         f"risk {_text(facts, 'risk_level')}" if facts.get("risk_level") else "",
-        f"way back {undo}" if undo else "no way back",
+        f"rollback {undo}" if undo else "no rollback",
     )
     return ", ".join(filter(None, parts))
 
