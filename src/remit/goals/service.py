@@ -230,8 +230,8 @@ class GoalService:
         def work(batch: Batch) -> None:
             who.require_still_valid(batch.time_in(tenant))
             if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
-                # The answer may be of this transaction, which is not signed yet.
-                raise _not_waiting_error(correlation_id, "it has an answer already")
+                # The decision may be in this transaction, which is not signed yet.
+                raise _not_waiting_error(correlation_id, "a person has decided already")
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
             if history.last is None or history.event != "APPROVAL_REQUESTED":
                 raise _not_waiting_error(correlation_id, f"its state is {history.event or 'unknown'}")
