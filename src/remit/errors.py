@@ -1,4 +1,7 @@
-"""Kept for one release: import the errors from `remit`. `Refused`, `Misuse` and `EnvironmentFailed` are older names."""
+"""The old path of the errors, kept for one release. Import them from `remit`.
+
+`Refused`, `Misuse` and `EnvironmentFailed` are older names of three of them.
+"""
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 

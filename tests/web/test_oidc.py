@@ -115,23 +115,23 @@ LIES: dict[str, dict[str, Any]] = {
     },
     "several audiences and no party": {"why": "issued to another client", "claims": {"aud": [CLIENT, "other"]}},
     "another issuer": {"why": "another issuer", "claims": {"iss": "https://evil.example"}},
-    "over": {"why": "token is over", "claims": {"exp": int(time.time()) - 120}},
-    "of the future": {"why": "of the future", "claims": {"iat": int(time.time()) + 86_400}},
-    "not yet": {"why": "of the future", "claims": {"nbf": int(time.time()) + 86_400}},
-    "no expiry": {"why": "no times", "without": ("exp",)},
-    "an expiry that is none": {"why": "no times", "claims": {"exp": True}},
-    "nobody": {"why": "who it is", "without": ("sub",)},
-    "a name with a line break": {"why": "who it is", "claims": {"sub": "a\nb"}},
+    "over": {"why": "token has expired", "claims": {"exp": int(time.time()) - 120}},
+    "of the future": {"why": "not valid yet", "claims": {"iat": int(time.time()) + 86_400}},
+    "not yet": {"why": "not valid yet", "claims": {"nbf": int(time.time()) + 86_400}},
+    "no expiry": {"why": "no valid times", "without": ("exp",)},
+    "an expiry that is none": {"why": "no valid times", "claims": {"exp": True}},
+    "nobody": {"why": "no valid subject", "without": ("sub",)},
+    "a name with a line break": {"why": "no valid subject", "claims": {"sub": "a\nb"}},
     "alg none": {"why": "RS256 or ES256", "sign": "none"},
     "HS256 with the public key": {"why": "RS256 or ES256", "sign": "HS256"},
     "PS256": {"why": "RS256 or ES256", "sign": "PS256"},
-    "a key of the other kind": {"why": "does not name", "sign": "confused"},
-    "another key": {"why": "signature does not fit", "sign": "forged"},
-    "changed claims": {"why": "signature does not fit", "sign": "changed"},
-    "an unknown key": {"why": "does not name", "sign": "unknown"},
-    "no role": {"why": "gives you a role", "claims": {"groups": ["staff"]}},
-    "a role that is no text": {"why": "gives you a role", "claims": {"groups": [{"remit-admins": 1}, 7]}},
-    "no groups": {"why": "gives you a role", "without": ("groups",)},
+    "a key of the other kind": {"why": "does not publish", "sign": "confused"},
+    "another key": {"why": "signature of its ID token is not valid", "sign": "forged"},
+    "changed claims": {"why": "signature of its ID token is not valid", "sign": "changed"},
+    "an unknown key": {"why": "does not publish", "sign": "unknown"},
+    "no role": {"why": "no role is configured", "claims": {"groups": ["staff"]}},
+    "a role that is no text": {"why": "no role is configured", "claims": {"groups": [{"remit-admins": 1}, 7]}},
+    "no groups": {"why": "no role is configured", "without": ("groups",)},
 }
 
 
@@ -194,11 +194,11 @@ def test_a_code_of_another_login_is_of_no_use(oidc_server: Served, provider: Pro
 
 NONSENSE = {
     b"{": "not JSON",
-    b"[]": "another issuer's",
+    b"[]": "does not name this issuer",
     b'{"issuer": "https://evil.example", "authorization_endpoint": "https://evil.example/a",'
-    b' "token_endpoint": "https://evil.example/t", "jwks_uri": "https://evil.example/k"}': "another issuer's",
-    b'{"issuer": "ISSUER", "authorization_endpoint": "http://evil.example/a"}': "authorization endpoint is no https",
-    b"x" * 300_000: "too much",
+    b' "token_endpoint": "https://evil.example/t", "jwks_uri": "https://evil.example/k"}': "does not name this issuer",
+    b'{"issuer": "ISSUER", "authorization_endpoint": "http://evil.example/a"}': "endpoint is not an https address",
+    b"x" * 300_000: "too large",
     b"http://127.0.0.1:1/elsewhere": "status 302",
 }
 
@@ -218,7 +218,7 @@ def test_an_unreachable_provider_is_reported_to_people(place: Place) -> None:
     with serving(place, trees={"oidc": gone}) as server:
         answer = server.ask("GET", "/login/oidc")
         assert answer.status == 502
-        assert b"does not help" in answer.body
+        assert b"gave no usable answer" in answer.body
 
 
 def test_another_table_of_roles_ends_the_sessions_of_the_old_one(
@@ -257,13 +257,13 @@ def test_a_key_that_the_provider_gave_up_counts_no_longer_than_an_hour(
     provider.answer = lambda path: b'{"keys": []}' if path == "/keys" else None
     assert log_in() == "oidc:ada"
     monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3_601))
-    with pytest.raises(RefusedError, match="does not name"):
+    with pytest.raises(RefusedError, match="does not publish"):
         log_in()
 
 
 def test_the_clients_secret_comes_from_a_private_place(provider: Provider, tmp_path: Path) -> None:
     by_variable = Oidc.from_tree(settings(provider, client_secret_variable="OIDC_SECRET"))
-    with pytest.raises(EnvironmentFailureError, match="is not there"):
+    with pytest.raises(EnvironmentFailureError, match="client secret for the identity provider is missing"):
         Client(by_variable, {}, "http://127.0.0.1/x")
     Client(by_variable, {"OIDC_SECRET": "x"}, "http://127.0.0.1/x")
     file = tmp_path / "secret"

@@ -28,9 +28,9 @@ class ClientGoneError(Exception):
 
 
 class BufferedBody:
-    """The bytes of one body, which count against the caller's quota until the response.
+    """The size of one body, which uses the caller's quota until the response.
 
-    The body of an unauthenticated request is small and does not count.
+    The body of an unauthenticated request is small and uses no quota.
     """
 
     def __init__(self, quota: FairShareQuota) -> None:
@@ -90,7 +90,7 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
 
 
 def replay(body: bytes, receive: Receive) -> Receive:
-    """Return what a route receives from: first the body that was read, then the further messages of the connection."""
+    """Return a `receive` for the route. It returns the buffered body first, then further messages of the connection."""
     is_delivered = False
 
     async def receive_again() -> Message:

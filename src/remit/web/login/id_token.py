@@ -1,7 +1,7 @@
-"""What an identity provider says about somebody: its signed ID token, and the role that follows from it. Pure.
+"""Verifies the signed ID token of an identity provider, and derives the role of the person from its claims. Pure.
 
-Only RS256 and ES256, with a key of the provider's that was made for that algorithm: a token that names no algorithm, or
-one in which the public key would be the secret, is refused before any key is looked at.
+Only RS256 and ES256 are accepted, with a key of the provider for that algorithm. A token without an algorithm, or with
+one that uses the public key as a shared secret, is refused before any key is used.
 """
 
 import hmac
@@ -32,7 +32,7 @@ Key = RSAPublicKey | EllipticCurvePublicKey
 
 @dataclass(frozen=True, slots=True)
 class VerifiedIdentity:
-    """Somebody whom the provider knows, and who has a role here."""
+    """A person whom the provider authenticated, with their role in this workspace."""
 
     person: Person
     role: Role
@@ -41,7 +41,7 @@ class VerifiedIdentity:
 
 
 def read_keys(document: Any) -> dict[tuple[str, str | None], Key]:
-    """The keys of a JWKS document that may sign, by algorithm and key id. Others are passed over."""
+    """Return the keys of a JWKS document that may verify signatures, by algorithm and key id. Others are skipped."""
     listed = document.get("keys") if isinstance(document, dict) else None
     found: dict[tuple[str, str | None], Key] = {}
     for tree in listed if isinstance(listed, list) else ():
@@ -69,35 +69,35 @@ def _may_verify(tree: dict[str, Any]) -> bool:
 
 
 def token_header(text: Any) -> tuple[str, str | None]:
-    """Algorithm and key id of a token, which nobody has vouched for yet."""
+    """Return the algorithm and the key id of a token that is not verified yet."""
     if not isinstance(text, str) or len(text) > MOST or text.count(".") != 2:
         _refuse("it sent no ID token")
     try:
         header = parse_json(decode_base64url(text.partition(".")[0]), _BOUNDS, source="ID token, header")
     except (ValueError, RefusedError):
-        _refuse("its ID token has no header")
+        _refuse("its ID token has no valid header")
     algorithm, kid = (header.get("alg"), header.get("kid")) if isinstance(header, dict) else (None, None)
     if algorithm not in ALGORITHMS or "crit" in header:
         _refuse(f"its ID token is not signed with {' or '.join(ALGORITHMS)}")
     if kid is not None and not isinstance(kid, str):
-        _refuse("its ID token names no key")
+        _refuse("its ID token has an invalid key id")
     return algorithm, kid
 
 
 def verify_id_token(text: str, key: Key, config: Oidc, nonce: str, now: datetime) -> dict[str, Any]:
-    """The claims: signature, issuer, audience, times and nonce, in that order."""
+    """Verify the signature, issuer, audience, times and nonce of a token, in that order, and return its claims."""
     algorithm, _ = token_header(text)
     if not isinstance(key, RSAPublicKey if algorithm == "RS256" else EllipticCurvePublicKey):
-        _refuse("its ID token was signed in another way than its key is for")
+        _refuse("its ID token and the key have different algorithms")
     try:
         body = jwt.PyJWS().decode(text, key, algorithms=[algorithm])
     except (jwt.PyJWTError, ValueError, TypeError):
-        _refuse("the signature does not fit its ID token")
+        _refuse("the signature of its ID token is not valid")
     claims = parse_json(body, _BOUNDS, source="ID token")
     if not isinstance(claims, dict):
         _refuse("its ID token has no claims")
     if claims.get("iss") != config.issuer:
-        _refuse("its ID token is another issuer's")
+        _refuse("its ID token is from another issuer")
     _require_audience(claims, config.client_id)
     _require_times(claims, now)
     claimed = claims.get("nonce")
@@ -107,18 +107,18 @@ def verify_id_token(text: str, key: Key, config: Oidc, nonce: str, now: datetime
 
 
 def decide_role(claims: dict[str, Any], config: Oidc) -> VerifiedIdentity:
-    """Who that is, and as what he is let in. Refuses whom the table gives no role."""
+    """Return the person and their role. Refuses a person who has no role in the table."""
     sub = claims.get("sub")
     if not isinstance(sub, str) or not sub.isprintable() or not 0 < len(sub) <= _LONGEST_SUB:
-        _refuse("its ID token does not say who it is")
+        _refuse("its ID token has no valid subject")
     values = _texts(claims.get(config.role_claim))
     role = next((line.role for line in config.roles if line.value in values), None)
     if role is None:
         raise RefusedError(
             Reason.PERMISSION_DENIED,
-            "the identity provider knows you, and nothing that it says of you gives you a role here",
+            "you are authenticated, but no role is configured for your account",
             where=f"claim {config.role_claim}",
-            next_step="Ask whoever runs this server: `web.oidc.roles` in remit.yaml says who is let in.",
+            next_step="Ask the administrator of this server: `web.oidc.roles` in remit.yaml lists who gets which role.",
         )
     user = claims.get(config.user_claim) if config.user_claim else None
     is_user = isinstance(user, str) and user.isprintable() and 0 < len(user) <= 200
@@ -144,12 +144,12 @@ def _require_audience(claims: dict[str, Any], client_id: str) -> None:
 def _require_times(claims: dict[str, Any], now: datetime) -> None:
     expires, issued, begins = (_seconds(claims.get(name)) for name in ("exp", "iat", "nbf"))
     if expires is None or issued is None:
-        _refuse("its ID token has no times")
+        _refuse("its ID token has no valid times")
     at, grace = now.timestamp(), SKEW.total_seconds()
     if at >= expires + grace:
-        _refuse("its ID token is over")
+        _refuse("its ID token has expired")
     if max(issued, begins or 0) > at + grace:
-        _refuse("its ID token is of the future: see to the clocks")
+        _refuse("its ID token is not valid yet; check the clocks of both machines")
 
 
 def _seconds(value: Any) -> float | None:
@@ -157,7 +157,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _texts(value: Any) -> frozenset[str]:
-    """Of a claim that is one text or a list of them."""
+    """Return the texts of a claim that is one text or a list of texts."""
     several = value if isinstance(value, list) else [value]
     return frozenset(one for one in several if isinstance(one, str))
 
@@ -171,7 +171,7 @@ def _is_strong(key: Any) -> bool:
 def _refuse(why: str) -> NoReturn:
     raise RefusedError(
         Reason.AUTHORITY_MALFORMED,
-        f"the identity provider's answer does not count: {why}",
+        f"the identity provider's answer is not valid: {why}",
         where="ID token",
-        next_step="Log in again. If it stays so, see to `web.oidc` in remit.yaml and to the provider's settings.",
+        next_step="Log in again. If this continues, check `web.oidc` in remit.yaml and the provider's settings.",
     )

@@ -1,8 +1,8 @@
-"""Logging in with an identity provider: OpenID Connect's authorization code flow, with PKCE, state and nonce.
+"""Login with an identity provider: OpenID Connect's authorization code flow, with PKCE, state and nonce.
 
-What was begun in one browser is finished in that browser, once, within ten minutes: the state is looked up and removed,
-and the browser must show the cookie that it was given with it. Limit: a server that is started again has forgotten what
-was begun; people press the button once more.
+A login is finished once, within ten minutes, in the browser that started it. The state is looked up and removed, and
+the browser must send the cookie that it got with the state. Limit: a restart of the server forgets the logins that were
+started. People then press the button again.
 """
 
 import base64
@@ -32,9 +32,9 @@ LOGIN_SECONDS: Final = 600.0
 MOST_PENDING: Final = 1_000
 _DISCOVERY_SECONDS: Final = 3_600.0
 _KEYS_SECONDS: Final = 3_600.0
-"""A key that the provider gave up counts here no longer than that."""
+"""The longest time for which this server still accepts a key that the provider has withdrawn."""
 _REFETCH_SECONDS: Final = 60.0
-"""A token with an unknown key makes us look for it, but not more often than this."""
+"""A token with an unknown key makes this server fetch the keys again, at most once in this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Discovery:
 
 
 class Provider:
-    """One identity provider. Its methods block: call them in a thread."""
+    """One identity provider. Its methods block, so call them in a thread."""
 
     def __init__(
         self, config: Oidc, environ: Mapping[str, str], redirect_uri: str, clock: Clock = system_clock
@@ -91,11 +91,11 @@ class Provider:
 
     @property
     def basis(self) -> str:
-        """What a role was derived from: with another table, or another provider, it has to be derived again."""
+        """The digest of the configuration that roles are derived from. If it changes, roles must be derived again."""
         return self._config.digest()
 
     def begin(self, goal: str) -> LoginStart:
-        """Where to send the browser, and what it must show when it comes back."""
+        """Start a login. Return the address for the browser, and the secret that the browser must send at the end."""
         discovery = self._discover()
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         pending = _Pending(
@@ -125,7 +125,10 @@ class Provider:
         )
 
     def finish(self, query: Mapping[str, str], browser_secret: str | None) -> LoginResult:
-        """Whom the provider vouches for. Refuses what was not begun in this browser, or was finished before."""
+        """Finish a login, and return the person whom the provider authenticated.
+
+        Refuses a login that was started in another browser, has expired, or was finished before.
+        """
         with self._lock:
             pending = self._pending.pop(query.get("state", ""), None)
         if (
@@ -134,12 +137,12 @@ class Provider:
             or secret_digest(browser_secret) != pending.browser_digest
             or time.monotonic() >= pending.until
         ):
-            raise _refusal("it was begun in another browser, or too long ago, or was finished already")
+            raise _refusal("it was started in another browser, or too long ago, or was finished already")
         if query.get("iss", self._config.issuer) != self._config.issuer:
             raise _refusal("another provider answered")
         code = query.get("code", "")
         if "error" in query or not 0 < len(code) <= 4_096:
-            raise _refusal("the provider did not agree")
+            raise _refusal("the provider refused it, or sent no valid code")
         token = self._exchange(code, pending.verifier)
         claims = verify_id_token(token, self._key_for(token), self._config, pending.nonce, self._now())
         found = decide_role(claims, self._config)
@@ -155,9 +158,9 @@ class Provider:
         if not isinstance(document, dict) or document.get("issuer") != self._config.issuer:
             raise RefusedError(
                 Reason.BINDING_MISMATCH,
-                "the discovery document is another issuer's",
+                "the discovery document does not name this issuer",
                 where=self._config.issuer,
-                next_step="`issuer` in remit.yaml must be spelled as the provider spells it.",
+                next_step="Write `issuer` in remit.yaml exactly as the provider does.",
             )
         methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         self._discovery = _Discovery(
@@ -198,7 +201,7 @@ class Provider:
             self._keys = time.monotonic(), read_keys(request_json(self._discover().keys))
             key = self._find_key(algorithm, kid)
         if key is None:
-            raise _refusal("its ID token was signed with a key that the provider does not name")
+            raise _refusal("its ID token is signed with a key that the provider does not publish")
         return key
 
     def _find_key(self, algorithm: str, kid: str | None) -> Key | None:
@@ -215,15 +218,15 @@ def _client_secret(config: Oidc, environ: Mapping[str, str]) -> str | None:
         where = f"environment variable {config.client_secret_variable}"
     elif config.client_secret_file is not None:
         where = config.client_secret_file
-        found = read_private(Path(where), what="the file of the client's secret").decode("utf-8", "replace").strip()
+        found = read_private(Path(where), what="the file with the client secret").decode("utf-8", "replace").strip()
     else:
         return None
     if not found:
         raise EnvironmentFailureError(
             Reason.STATE_MISSING,
-            "the secret that the identity provider knows this server by is not there",
+            "the client secret for the identity provider is missing",
             where=where,
-            next_step="Put it there; the provider's settings show it.",
+            next_step="Store it there. The provider's settings show it.",
         )
     return found
 
@@ -231,7 +234,7 @@ def _client_secret(config: Oidc, environ: Mapping[str, str]) -> str | None:
 def _refusal(why: str) -> RefusedError:
     return RefusedError(
         Reason.PERMISSION_DENIED,
-        f"this login does not count: {why}",
+        f"this login is not valid: {why}",
         where="identity provider",
         next_step="Log in again.",
     )

@@ -1,4 +1,4 @@
-"""Asking an identity provider: one small JSON document at a time, without redirects, within a size and a time."""
+"""Requests to an identity provider for small JSON documents, without redirects, and with limits on size and time."""
 
 import time
 import urllib.error
@@ -18,14 +18,14 @@ _BOUNDS: Final = Bounds(max_bytes=MOST_BYTES, max_items=5_000)
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """What the provider's discovery document names is asked, and nothing that an answer names."""
+        """Follow no redirect. Only configured addresses and those of the discovery document are requested."""
 
 
 _OPENER: Final = urllib.request.build_opener(_NoRedirects)
 
 
 def require_safe_url(url: Any, what: str) -> str:
-    """An https address, or one on this very machine."""
+    """Return the address if it is an https address or an address on this machine. Refuses any other."""
     try:
         parts = urlsplit(url) if isinstance(url, str) and len(url) <= 2_000 else None
         host = parts.hostname if parts else None
@@ -39,17 +39,20 @@ def require_safe_url(url: Any, what: str) -> str:
     ):
         raise RefusedError(
             Reason.MALFORMED,
-            f"the identity provider's {what} is no https address",
+            f"the identity provider's {what} is not an https address",
             where="discovery document",
-            next_step="See what its discovery document says, and whether `issuer` in remit.yaml is right.",
+            next_step="Check the discovery document of the provider, and `issuer` in remit.yaml.",
         )
     return str(url)
 
 
 def request_json(url: str, form: dict[str, str] | None = None, headers: dict[str, str] | None = None) -> Any:
-    """GET, or POST of a form; the JSON of an answer with status 200."""
+    """Send a GET, or a POST with a form, and return the JSON of the answer.
+
+    Raises for a redirect and for an error status.
+    """
     data = urlencode(form).encode() if form is not None else None
-    request = urllib.request.Request(url, data, {"Accept": "application/json", **(headers or {})})  # noqa: S310 - looked at before
+    request = urllib.request.Request(url, data, {"Accept": "application/json", **(headers or {})})  # noqa: S310 - checked before
     until = time.monotonic() + SECONDS
     raw = b""
     try:
@@ -57,7 +60,7 @@ def request_json(url: str, form: dict[str, str] | None = None, headers: dict[str
             while part := answer.read1(64 << 10):
                 raw += part
                 if len(raw) > MOST_BYTES or time.monotonic() > until:
-                    raise _failed(url, "it answers with too much, or too slowly")
+                    raise _failed(url, "its answer is too large or too slow")
     except urllib.error.HTTPError as problem:
         problem.close()
         raise _failed(url, f"it answers with status {problem.code}") from None
@@ -69,7 +72,7 @@ def request_json(url: str, form: dict[str, str] | None = None, headers: dict[str
 def _failed(url: str, why: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
         Reason.STORE_UNAVAILABLE,
-        f"the identity provider does not help: {why}",
+        f"the identity provider gave no usable answer: {why}",
         where=url.partition("?")[0],
-        next_step="Try again; meanwhile a link lets people in: remit people invite",
+        next_step="Try again. Meanwhile, people can log in with a link: remit people invite NAME --role ROLE",
     )

@@ -1,7 +1,7 @@
-"""Logging in and out: by a link that works once, or through an identity provider.
+"""The routes for login and logout: by a link that works once, or through an identity provider.
 
-The link's code stands behind the `#`, which no browser sends: opening a link, or letting a program preview it, uses
-nothing up and leaves the code in no log. A script of the page puts it into the form; pressing the button sends it.
+The code of a link comes after the `#`, and browsers do not send that part. So neither opening a link nor previewing it
+uses up the code, and no log contains it. A script of the page puts the code into the form, and the button sends it.
 """
 
 import re
@@ -34,12 +34,12 @@ _PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
 
 
 def local_path(text: str | None) -> str:
-    """Where to go after the login: a path of ours, and never another site."""
+    """Return the path to open after the login. It is always a path of this server, never another site."""
     return text if text and _PATH.fullmatch(text) and not text.startswith(("/login", "/logout")) else HOME
 
 
 def login_router(workspace: Workspace, settings: WebSettings) -> APIRouter:
-    """/login, /logout and, where a provider is named, /login/oidc. Not part of the API that is described."""
+    """Return the routes /login, /logout and, if a provider is configured, /login/oidc. The API schema omits them."""
     return _LoginPages(workspace, settings).router()
 
 
@@ -55,7 +55,7 @@ class _LoginPages:
         self._provider: Provider | None = None
         if config.oidc is not None:
             self._provider = Provider(config.oidc, workspace.environ, settings.url + CALLBACK)
-        # Whoever was let in by another table of roles has to be looked up in this one.
+        # A session whose role came from another table of roles must end, so that this table decides again.
         workspace.people.end_other_basis("oidc", self._provider.basis if self._provider else "")
         prefix = "__Host-" if self._addresses.is_secure else ""
         self._state_cookie = prefix + _STATE_COOKIE
@@ -92,13 +92,13 @@ class _LoginPages:
         return answer
 
     def begin(self, request: Request) -> Response:
-        assert self._provider is not None  # noqa: S101 - there is no such route without one
+        assert self._provider is not None  # noqa: S101 - without a provider there is no such route
         try:
             started = self._provider.begin(local_path(request.query_params.get("next")))
         except RemitError as problem:
             return self._page(request, HOME, problem, HTTPStatus.BAD_GATEWAY)
         answer = RedirectResponse(started.url, HTTPStatus.SEE_OTHER)
-        # Lax: the provider's answer is a visit from another site, and must find it.
+        # Lax: the provider sends the browser back from another site, and the browser must send this cookie then.
         self._put_cookie(answer, self._state_cookie, started.browser_secret, _STATE_SECONDS, same_site="Lax")
         return answer
 
@@ -117,11 +117,13 @@ class _LoginPages:
                 **self._session_seconds,
             )
         except RemitError as problem:
-            # Not counted: any site can send a browser here, and would shut its user out. There is nothing to guess.
+            # Not counted as a failed login: any site can send a browser here, and could lock its user out that way.
+            # There is no secret to guess.
             answer = self._page(request, HOME, problem, HTTPStatus.FORBIDDEN)
         else:
             self._end_present(request)
-            # A redirect would still count as the provider's step, and the browser would keep the new cookie back.
+            # Not a redirect: the browser would treat it as a part of the provider's navigation, and would not send the
+            # new cookie.
             answer = self._log_in(page(request, "login_done.html", bare=True, goal=result.goal), session)
         self._put_cookie(answer, self._state_cookie, "", 0, same_site="Lax")
         return answer
@@ -150,7 +152,7 @@ class _LoginPages:
         return answer
 
     def _end_present(self, request: Request) -> None:
-        """The session that the browser had, if any: logging in never goes on with an old one."""
+        """End the session that the browser has, if any. A login never continues an old session."""
         present = cookie_value(request.headers, self._addresses.session_cookie)
         if present is not None:
             self._workspace.people.end(present)
