@@ -141,7 +141,7 @@ class RunQueries:
                 Reason.ROLLBACK_IMPOSSIBLE,
                 f"there is nothing to roll back: the plan ended as {outcome.status.status}",
                 where=f"envelope {envelope_id}",
-                next_step="Its report says why.",
+                next_step="Read its report, which says why: remit runs",
             )
         return RollbackTarget(outcome, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()))
 

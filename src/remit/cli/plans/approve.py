@@ -36,7 +36,7 @@ def no_terminal_error(document: PlanPreviewDocument) -> NoTerminalError:
         Reason.APPROVAL_PENDING,
         "this plan needs an approval, and there is no terminal to ask in; nothing was done",
         where=f"plan {document.plan_id}",
-        next_step="Run the command in a terminal; or read `remit preview`, then pass --yes",
+        next_step="Run the command in a terminal. Or read the plan with `remit preview`, then run it with --yes.",
     )
 
 

@@ -12,7 +12,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import Clock, parse_time, render_time
 from remit.core.text import printable
 from remit.effects.plans.steps import PlanStep, Result
-from remit.plans.reports.run_data import FinishedRun, RemoteAction, code_of, cut, error_of, later
+from remit.plans.reports.run_data import FinishedRun, RemoteAction, code_of, cut, error_of, later, render_error
 from remit.plans.reports.truncate import truncate_pipelines, truncate_sql
 from remit.version import __version__
 
@@ -123,7 +123,7 @@ def _failed(run: FinishedRun, step: ReportedAction, result: Result) -> FailedAct
         action_id=step.action_id,
         status="FAILED",
         error_code=code,
-        error_message=cut(str(problem), run.message_limit),
+        error_message=cut(render_error(problem), run.message_limit),
         stack_trace=cut(trace, run.message_limit) or None,
     )
 
@@ -132,7 +132,7 @@ def _warnings(run: FinishedRun) -> Iterator[str]:
     yield from run.warnings
     if run.problem is not None:
         code = code_of(run.problem)
-        yield f"{code.kind} ({code.code}): {run.problem}"
+        yield f"{code.kind} ({code.code}): {render_error(run.problem)}"
 
 
 def _problems(run: FinishedRun) -> Iterator[tuple[Result, RemitError]]:
@@ -182,7 +182,7 @@ def _error(
         error_code=code.code,
         error_category=code.category,
         error_type=code.kind,
-        message=cut(str(problem), message_limit),
+        message=cut(render_error(problem), message_limit),
         details=details,
         recovery_action=recovery,
         timestamp=at,

@@ -90,6 +90,11 @@ def error_of(result: Result) -> RemitError:
     return EnvironmentFailureError(reason, what, where=error.get("where", ""), next_step=error.get("next_step", ""))
 
 
+def render_error(problem: RemitError) -> str:
+    """Return the error as one text that ends with a next step: its own one, or the one of its reason."""
+    return str(problem.with_changes(next_step=problem.advice))
+
+
 def code_of(problem: RemitError) -> PlanError:
     return plan_error(problem.reason)
 

@@ -121,7 +121,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
                     Reason.ROLLBACK_EXPIRED,
                     f"this run could be rolled back until {target.manifest.expires_at}",
                     where=f"envelope {order.envelope_id}",
-                    next_step="If its backups are still there: --force",
+                    next_step="If its backups still exist: remit rollback --force",
                 )
             )
         if (
