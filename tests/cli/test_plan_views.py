@@ -1,11 +1,8 @@
-"""What people see of a plan: coloured diffs, verdicts with the flag to give, progress; nothing a terminal obeys."""
+"""What people see of a plan: coloured diffs, verdicts with the flag to give; nothing a terminal obeys."""
 
 import json
-import os
-import pty
 import shlex
 import subprocess
-import sys
 import uuid
 from typing import Any
 
@@ -376,43 +373,3 @@ def test_sizes_are_short(size: int, shown: str) -> None:
 def test_the_ledger_says_in_words_what_happened_to_a_plan(kind: str, payload: dict[str, Any], meaning: str) -> None:
     blank = Entry(*([""] * len(Entry._fields)))  # type: ignore[arg-type]
     assert render_meaning(blank._replace(kind=kind, payload=json.dumps(payload))) == meaning
-
-
-PROGRESS = """
-import sys, time
-from remit.cli.common.progress import showing_progress
-with showing_progress(quiet=sys.argv[1] == "quiet") as report:
-    report("RUNNING", 1, 10, "early")
-    time.sleep(0.35)
-    report("RUNNING", 5, 10, "src/\\x1b[31mx")
-"""
-
-
-def on_a_terminal(mode: str) -> str:
-    leader, follower = pty.openpty()
-    subprocess.run([sys.executable, "-c", PROGRESS, mode], stderr=follower, check=True)
-    os.close(follower)
-    shown = b""
-    os.set_blocking(leader, False)
-    while True:
-        try:
-            piece = os.read(leader, 4096)
-        except OSError:  # nothing more, or nobody on the other side
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(leader)
-    return shown.decode()
-
-
-def test_progress_is_shown_on_a_terminal_and_only_for_what_takes_a_while() -> None:
-    shown = on_a_terminal("loud")
-    assert "RUNNING 5 of 10 src/\\x1b[31mx" in shown
-    assert "early" not in shown
-    assert on_a_terminal("quiet") == ""
-
-
-def test_progress_is_not_shown_to_a_file() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRESS, "loud"], capture_output=True, check=True)
-    assert done.stderr == b""

@@ -1,56 +1,67 @@
-"""A progress bar on standard error. It appears only on a terminal, and only if the work takes a while."""
+"""A progress line on standard error. It appears only on a terminal, and only if the work takes a while."""
 
 import contextlib
+import itertools
+import os
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from remit.core.text import printable
+import click
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from remit.core.text import printable, shortened, speaks_unicode
 
-DELAY_SECONDS: Final = 0.3
-INTERVAL_SECONDS: Final = 0.05
+DELAY_SECONDS: Final = 0.5
+INTERVAL_SECONDS: Final = 0.1
+FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+PLAIN_FRAMES: Final = "|/-\\"
+DEFAULT_WIDTH: Final = 80
 Report = Callable[[str, int, int, str], None]
 
 
-class _Bar:
-    """A progress bar that is drawn only when progress is reported. It has no thread, because this process forks."""
+class _ProgressLine:
+    """A line with a spinner and the newest progress.
+
+    A thread draws it, so it also moves while no progress is reported.
+    """
 
     def __init__(self) -> None:
-        self._began = self._drawn = time.monotonic()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+        self._newest = ("working", 0, 0, "")
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._draw, name="remit-progress", daemon=True)
+        self._thread.start()
 
     def report(self, phase: str, done: int, total: int, what: str = "") -> None:
-        now = time.monotonic()
-        if now - self._began < DELAY_SECONDS or (now - self._drawn < INTERVAL_SECONDS and done < total):
-            return
-        self._drawn = now
-        bar, task = self._drawing()
-        of = f"{done:,} of {total:,}" if total else ""
-        description = " ".join(part for part in (phase, of, printable(what)) if part)
-        bar.update(task, completed=done, total=total or None, description=description)
-        bar.refresh()
-
-    def _drawing(self) -> "tuple[Progress, TaskID]":
-        from rich.console import Console  # noqa: PLC0415 - heavy, and most plans end before it is needed
-        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
-
-        if self._bar is None or self._task is None:
-            column = TextColumn("{task.description}", markup=False)
-            self._bar = Progress(
-                BarColumn(20), column, console=Console(stderr=True), transient=True, auto_refresh=False
-            )
-            self._bar.start()
-            self._task = self._bar.add_task("", total=None)
-        return self._bar, self._task
+        self._newest = (phase, done, total, what)
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        """Erase the line. Nothing is drawn after that."""
+        self._ended.set()
+        self._thread.join()
+
+    def _draw(self) -> None:
+        if self._ended.wait(DELAY_SECONDS):
+            return
+        for frame in itertools.cycle(FRAMES if speaks_unicode() else PLAIN_FRAMES):
+            click.echo(f"\r{frame} {self._render()}\x1b[K", nl=False, err=True)
+            if self._ended.wait(INTERVAL_SECONDS):
+                break
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+    def _render(self) -> str:
+        phase, done, total, what = self._newest
+        of = f"{done:,} of {total:,}" if total else ""
+        text = " ".join(part for part in (phase, of, printable(what)) if part)
+        # A line that wraps cannot be erased. A character that is not ASCII may take two columns.
+        room = _stderr_width() - len(FRAMES[0]) - 2
+        return shortened(text, max(room if text.isascii() else room // 2, 1))
+
+
+def _stderr_width() -> int:
+    with contextlib.suppress(OSError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
+    return DEFAULT_WIDTH
 
 
 @contextlib.contextmanager
@@ -59,8 +70,8 @@ def showing_progress(*, quiet: bool = False) -> Iterator[Report]:
     if quiet or not sys.stderr.isatty():
         yield lambda _phase, _done, _total, _what: None
         return
-    bar = _Bar()
+    line = _ProgressLine()
     try:
-        yield bar.report
+        yield line.report
     finally:
-        bar.close()
+        line.close()

@@ -36,6 +36,20 @@ def interrupting() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def previewing() -> Iterator[None]:
+    """For a preview, which changes nothing. The first signal stops it, and the error says that nothing was changed."""
+    with _handling_signals(signal.default_int_handler):
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise EnvironmentFailureError(
+                Reason.CANCELLED,
+                "the preview was stopped. Nothing was changed.",
+                next_step="Run the command again to see the preview.",
+            ) from None
+
+
+@contextlib.contextmanager
 def reporting_interruption() -> Iterator[None]:
     """Report an interruption as an error with the next step, instead of a bare exit."""
     try:

@@ -17,7 +17,7 @@ from remit.cli.common.identity import require_clock, resolve_actor, token_option
 from remit.cli.common.main_wrapper import STARTED
 from remit.cli.common.options import json_option, open_output, output_option, show_json, workspace_option
 from remit.cli.common.progress import showing_progress
-from remit.cli.common.signals import cancelling
+from remit.cli.common.signals import cancelling, previewing
 from remit.cli.common.terminal import find_screen
 from remit.cli.plans.allow_options import Allowance, allow_options, repeat_command, require_allowed, require_useful
 from remit.cli.plans.approve import (
@@ -297,9 +297,9 @@ def run(
 
 
 def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
-    """Compute the preview. Only for people. Progress is shown while its SQL runs."""
+    """Compute the preview. Only for people. Progress is shown if it takes a while."""
     person_at_terminal(workspace.environ)
-    with showing_progress(quiet=quiet) as report:
+    with previewing(), showing_progress(quiet=quiet) as report:
         return workspace.preview(
             plan, on_status=lambda update: report(update.phase, update.done, update.total, update.what)
         ).document
