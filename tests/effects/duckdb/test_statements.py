@@ -169,7 +169,7 @@ def test_there_is_a_limit_to_statements_and_to_their_text() -> None:
 
 
 def test_a_lone_surrogate_is_refused() -> None:
-    with pytest.raises(RefusedError, match="half a character"):
+    with pytest.raises(RefusedError, match="half of a character"):
         analyse("SELECT '\ud800'")
 
 

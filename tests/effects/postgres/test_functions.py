@@ -414,7 +414,7 @@ def test_a_function_of_users_is_found_however_it_is_reached(shop: Shop, way: str
     shop.ask(made)
     shop.ask("SELECT setval('orders_id_seq', 3)")  # making it may have called the function
     problem = refused(shop, text)
-    assert "is a function of the database's users" in problem.what, problem
+    assert "is a function that a user of the database created" in problem.what, problem
     assert "`functions` of the connection" in problem.next_step
     assert shop.ask("SELECT last_value FROM orders_id_seq") == [(3,)]
 
@@ -439,7 +439,7 @@ def test_many_parameters_hide_nothing(shop: Shop) -> None:
     given = {f"p{number}": number for number in range(101)}
     every = " AND ".join(f"$p{number}::integer IS NOT NULL" for number in range(101))
     text = shop.text(f"SELECT 1 WHERE 'sad'::mood BETWEEN 1 AND 2 AND {every}", 1, parameters=given)
-    with pytest.raises(RefusedError, match="is a function of the database's users"):
+    with pytest.raises(RefusedError, match="is a function that a user of the database created"):
         shop.preview(text)
     assert shop.ask("SELECT last_value FROM orders_id_seq") == [(3,)]
     values = ", ".join(f"($p{number}::integer, 'x')" for number in range(101))
@@ -457,7 +457,7 @@ def test_a_temporary_type_does_not_hide_the_type_of_a_parameter(shop: Shop, made
     shop.ask(bad("text", "text", "'x'") + "CREATE TABLE holder (bad integer)")
     given = {"x": "1", **{f"p{number}": number for number in range(more)}}
     columns = ", ".join(("bad($x)", *(f"$p{number}::integer" for number in range(more))))
-    with pytest.raises(RefusedError, match=r"public.bad\(text\) is a function of the database's users"):
+    with pytest.raises(RefusedError, match=r"public.bad\(text\) is a function that a user of the database created"):
         shop.preview(f"CREATE TEMP {made}", shop.text(f"SELECT {columns}", 1, parameters=given))
     assert shop.ask("SELECT last_value FROM orders_id_seq") == [(3,)]
 
@@ -503,7 +503,7 @@ def test_an_event_trigger_is_a_function_of_users_too(shop: Shop) -> None:
         "public.watches(), which the event trigger watcher calls," in refused(shop, "CREATE TABLE x (a integer)").what
     )
     problem = refused(shop, "INSERT INTO orders (customer) VALUES (1)")
-    assert "event triggers that would see how a preview keeps it" in problem.what
+    assert "event triggers of the database would run when a preview copies the sequence" in problem.what
     assert shop.preview("UPDATE customers SET city = 'x'").tables == (("public.customers", 0, 3, 0),)
     refused(shop, "SELECT ts_rewrite('a', 'SELECT 1')")  # by its name
     refused(shop, "UPDATE pg_settings SET setting = '1'")
@@ -687,7 +687,7 @@ def test_a_sequence_of_another_role_is_not_used_up_by_a_preview(shop: Shop) -> N
     shop.ask("GRANT ALL ON SEQUENCE theirs_a_seq TO PUBLIC", url=shop.admin)
     problem = refused(shop, "INSERT INTO theirs (b) VALUES ('x')")
     assert "public.theirs_a_seq, which does not belong to the role" in problem.what
-    assert "Give the numbers in the statement" in problem.next_step
+    assert "Write the numbers in the statement" in problem.next_step
     assert shop.preview("INSERT INTO theirs VALUES (1, 'x')").tables == (("public.theirs", 1, 0, 0),)
 
 

@@ -186,7 +186,7 @@ def test_one_long_statement_is_ended_by_the_server_and_the_writer_goes_on(shop: 
 @pytest.mark.timeout(300)
 def test_what_only_reads_or_is_approved_has_the_time_of_its_statements(shop: Shop) -> None:
     shop.server = shop.server._replace(preview_seconds=0.0)
-    with pytest.raises(EnvironmentFailureError, match="was ended"):
+    with pytest.raises(EnvironmentFailureError, match="was stopped"):
         shop.preview("UPDATE customers SET city = 'x'")
     assert shop.preview("SELECT city FROM customers").tables == ()
     shop.preview("UPDATE customers SET city = 'x'", in_earnest=True)

@@ -20,7 +20,7 @@ REFUSED = {
             *("GRANT ALL ON t TO x", "REVOKE ALL ON t FROM x", "REASSIGN OWNED BY a TO b", "SECURITY LABEL ON t IS ''"),
             "IMPORT FOREIGN SCHEMA a FROM SERVER b INTO c",
         ],
-        "statements of this kind are not run",
+        "statements of this kind are not allowed",
     ),
     **dict.fromkeys(
         [
@@ -65,13 +65,13 @@ REFUSED = {
     "DROP INDEX CONCURRENTLY i": "CONCURRENTLY",
     "CREATE SCHEMA s CREATE TABLE t (a int)": "more than a schema",
     "CREATE SCHEMA s GRANT ALL ON t TO x": "more than a schema",
-    "CREATE TABLE t AS EXECUTE p": "not in it",
+    "CREATE TABLE t AS EXECUTE p": "not in the text",
     "EXPLAIN ANALYZE DELETE FROM t": "ANALYZE",
     "EXPLAIN (ANALYZE) SELECT 1": "ANALYZE",
     "EXPLAIN (COSTS off, analyse true) SELECT 1": "ANALYZE",
     'EXPLAIN ("analyze") SELECT 1': "ANALYZE",
     "EXPLAIN COPY t TO '/x'": "COPY",
-    "EXPLAIN": "nothing",
+    "EXPLAIN": "no statement",
     "(COMMIT)": "",
     "SELECT set_config('role', 'postgres', false)": "set_config changes",
     'SELECT "set_config" (1)': "set_config changes",
@@ -196,7 +196,7 @@ def test_the_names_in_a_statement_show_which_objects_it_is_about(
 
 
 def test_a_word_that_begins_no_statement_is_reported_with_the_words_that_do() -> None:
-    with pytest.raises(RefusedError, match="no statement that is known here") as refused:
+    with pytest.raises(RefusedError, match="this kind of statement is unknown") as refused:
         analyse("UPDAT t SET a = 1")
     assert "UPDATE" in refused.value.next_step
 

@@ -101,8 +101,8 @@ def test_a_server_is_reached_over_tls(secured: Secured, host: SandboxHost, tmp_p
 @pytest.mark.parametrize(
     "password, host_name, words",
     [
-        ("wrong-password", "localhost", "does not accept the user or password"),
-        (ESCAPED, "127.0.0.1", "no secure connection"),
+        ("wrong-password", "localhost", "it rejected the user or the password"),
+        (ESCAPED, "127.0.0.1", "the required secure connection is not possible"),
     ],
 )
 def test_a_wrong_password_or_certificate_is_refused_and_not_told(

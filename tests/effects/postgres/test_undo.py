@@ -141,7 +141,7 @@ def test_the_preview_reports_rows_that_could_not_be_restored(shop: Shop) -> None
         "UPDATE pairs SET u = 'b' WHERE id = 1"
     )
     seen = shop.preview(swap)
-    assert "could not all be given back" in seen.actions[0].irreversible
+    assert "not all its rows could be restored" in seen.actions[0].irreversible
     assert seen.images is None
     done = shop.apply(swap)
     assert done.bound == seen.bound
@@ -225,7 +225,7 @@ def test_rows_that_others_changed_since_are_not_set_back_unless_it_is_forced(
     (drift,) = shop.engine.find_drifted_rows(shop.server, done.images.descriptor, seconds=20)
     assert (drift.table, drift.rows) == ("public.customers", rows)
     assert what in drift.what
-    with pytest.raises(RefusedError, match="not as the plan left it") as refused:
+    with pytest.raises(RefusedError, match="the database has changed since the plan") as refused:
         shop.undo(done.images.descriptor)
     assert refused.value.reason is Reason.DRIFTED
     assert "Eve" not in str(refused.value)
@@ -240,9 +240,9 @@ def test_rows_of_others_that_refer_to_new_ones_are_not_removed_with_them(shop: S
     assert done.images is not None
     shop.ask("INSERT INTO orders (customer, total) VALUES (9, 1)")
     changed = shop.dump()
-    with pytest.raises(EnvironmentFailureError, match="other rows would be changed"):
+    with pytest.raises(EnvironmentFailureError, match="other rows refer to them"):
         shop.undo(done.images.descriptor)
-    with pytest.raises(EnvironmentFailureError, match="other rows would be changed"):
+    with pytest.raises(EnvironmentFailureError, match="other rows refer to them"):
         shop.undo(done.images.descriptor, force=True)
     assert shop.dump() == changed
 
@@ -270,7 +270,7 @@ def test_images_of_one_database_are_not_used_on_another(
     assert done.images is not None
     other = Shop(tmp_path / "other", host, other_postgres_url)
     try:
-        with pytest.raises(RefusedError, match="another database"):
+        with pytest.raises(RefusedError, match="not the database that the plan changed"):
             other.undo(done.images.descriptor)
     finally:
         other.drop_role()
@@ -306,11 +306,11 @@ MAKING: Final = (
     "made, text, words",
     [
         ("", "INSERT INTO log VALUES ('x')", "public.log has no primary key"),
-        ("", "CREATE TABLE fresh (a integer)", "CREATE of fresh cannot be taken back"),
-        ("", "DROP TABLE log", "DROP of log cannot be taken back"),
-        ("", "ALTER TABLE log ADD COLUMN x text", "ALTER of log cannot be taken back"),
-        ("", "TRUNCATE orders", "TRUNCATE of orders cannot be taken back"),
-        ("", "CREATE TABLE fresh AS SELECT 1 AS a; UPDATE customers SET city = 'x'", "cannot be taken back"),
+        ("", "CREATE TABLE fresh (a integer)", "CREATE of fresh cannot be rolled back"),
+        ("", "DROP TABLE log", "DROP of log cannot be rolled back"),
+        ("", "ALTER TABLE log ADD COLUMN x text", "ALTER of log cannot be rolled back"),
+        ("", "TRUNCATE orders", "TRUNCATE of orders cannot be rolled back"),
+        ("", "CREATE TABLE fresh AS SELECT 1 AS a; UPDATE customers SET city = 'x'", "cannot be rolled back"),
         (
             PARTITIONED,
             "INSERT INTO p VALUES (1)",
@@ -325,12 +325,12 @@ MAKING: Final = (
         (
             "CREATE FUNCTION hidden() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN TRUNCATE orders; RETURN 1; END $$",
             "SELECT hidden()",
-            "what SELECT did to the structure of the database cannot be taken back",
+            "the change of the structure of the database by SELECT cannot be rolled back",
         ),
         (
             MAKING,
             "SELECT hidden()",
-            "what SELECT did to the structure of the database cannot be taken back",
+            "the change of the structure of the database by SELECT cannot be rolled back",
         ),
     ],
 )

@@ -43,7 +43,7 @@ def found_in(office: Office, *trees: dict[str, Any]) -> list[CatalogueFinding]:
 BROKEN = [
     ("SELEC * FROM orders WHERE id = $order", "the engine cannot read it: line 1: Parser Error"),
     ("SELECT * FROM orders\nWHERE id = = $order", "the engine cannot read it: line 2: Parser Error"),
-    ("-- $order", "there is no statement in it"),
+    ("-- $order", "the text has no statement"),
     ("SELECT * FROM orders", "the parameter 'order' has a value and is not used"),
     ("SELECT $order, $other", "the parameter 'other' is used and has no value"),
     ("SELECT $order; DELETE FROM orders", "statement 2 (DELETE): it may change the database"),
@@ -87,10 +87,10 @@ def test_for_a_server_the_rules_are_its_own_and_no_sandbox_is_needed() -> None:
     trees = [changed(LOOKUP, binding__query=query, binding__connection="server") for query in queries]
     found = check_queries([Definition("f", simulation(tree)) for tree in trees], CONFIG, no_sandbox)
     assert [each.what for each in found] == [
-        "statement 1 (SELEC): this is no statement that is known here",
+        "statement 1 (SELEC): this kind of statement is unknown",
         "the parameter 'order' has a value and is not used",
-        "statement 1 (DELETE): it may change the database, and this text is to read only",
-        "statement 1 (VACUUM): statements of this kind are not run",
+        "statement 1 (DELETE): it may change the database, but this text may only read",
+        "statement 1 (VACUUM): statements of this kind are not allowed",
     ]
 
 
@@ -98,7 +98,7 @@ def test_without_duckdb_or_a_sandbox_a_query_is_not_called_sound(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = check_with_queries(office.root, office.workspace.config, no_sandbox)[1]
-    assert [each.what for each in found] == ["its queries could not be looked at: there is no sandbox"]
+    assert [each.what for each in found] == ["its queries could not be checked: there is no sandbox"]
 
     def no_duckdb() -> NoReturn:
         raise RefusedError(Reason.CAPABILITY_UNSUPPORTED, "that is not installed", next_step="pip install")

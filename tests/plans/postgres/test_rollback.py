@@ -28,7 +28,7 @@ def reasons(outcome: RollbackOutcome) -> str:
 
 
 @pytest.mark.req("PX-20", "PX-34")
-@pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
+@pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be rolled back"), (LOG, "no primary key")])
 def test_an_action_that_cannot_be_undone_needs_an_approval_by_its_name(store: Store, query: str, why: str) -> None:
     plan = mixed(on_shop("a5", query))
     document = store.workspace.preview(plan).document
@@ -45,7 +45,7 @@ def test_an_action_that_cannot_be_undone_needs_an_approval_by_its_name(store: St
 
 
 @pytest.mark.req("PX-19", "PX-20")
-@pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
+@pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be rolled back"), (LOG, "no primary key")])
 def test_a_rollback_without_its_rows_restores_the_files_and_says_why_the_rows_stay(
     store: Store, query: str, why: str
 ) -> None:

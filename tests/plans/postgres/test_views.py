@@ -81,13 +81,13 @@ def test_truncate_is_called_what_it_is_and_its_rows_are_counted(store: Store, sa
     ]
     assert told.statements[0].words == "empties orders, public.log"
     assert document.risk == "HIGH"
-    assert told.irreversible == "TRUNCATE of orders, public.log, ALTER of people cannot be taken back"
+    assert told.irreversible == "TRUNCATE of orders, public.log, ALTER of people cannot be rolled back"
     assert store.world() == store.before
     _, output = saying("preview", plan)
     assert "tables changed on shop: orders, public.log, people" in output
     assert "0 rows" not in output
     assert "3 removed" in output
-    assert "no: TRUNCATE of orders, public.log, ALTER of people cannot be taken back" in output
+    assert "no: TRUNCATE of orders, public.log, ALTER of people cannot be rolled back" in output
 
 
 def test_rows_that_truncate_takes_by_cascade_are_not_counted(store: Store, saying: Saying) -> None:
@@ -103,7 +103,7 @@ def test_an_index_without_a_name_is_shown_by_its_table(store: Store) -> None:
     (one,) = told.statements
     assert one.words == "creates an index on people"
     assert one.writes == ("people",)
-    assert told.irreversible == "CREATE of an index on people cannot be taken back"
+    assert told.irreversible == "CREATE of an index on people cannot be rolled back"
 
 
 def test_rows_of_a_cascade_are_shown_with_the_statement(saying: Saying) -> None:
@@ -133,7 +133,7 @@ def test_a_right_that_is_missing_is_asked_for(store: Store, saying: Saying) -> N
         connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC; GRANT USAGE ON SCHEMA public TO PUBLIC")
     _, output = saying("preview", plan_of(on_shop("a1", "CREATE TABLE made (a int)")))
     assert "GRANT CREATE ON SCHEMA ... TO the role" in output
-    assert "Mend the statement" not in output
+    assert "Fix the statement" not in output
     _, output = saying("preview", plan_of(on_shop("a1", "DELETE FROM foreign_one")))
     assert "GRANT DELETE ON what it names TO the role" in output
 
@@ -141,8 +141,8 @@ def test_a_right_that_is_missing_is_asked_for(store: Store, saying: Saying) -> N
 @pytest.mark.parametrize("query", ["CREATE TABLE orders (a int)", "ALTER TABLE people ADD COLUMN name text"])
 def test_a_name_that_exists_already_is_reported(saying: Saying, query: str) -> None:
     _, output = saying("preview", plan_of(on_shop("a1", query)))
-    assert "something of this name exists already" in output
-    assert "Give it another name" in output
+    assert "an object with this name already exists" in output
+    assert "another name" in output
 
 
 def test_a_plan_that_would_fail_on_a_server_is_not_advised_to_go_on(store: Store, saying: Saying) -> None:
@@ -177,4 +177,4 @@ def test_a_run_whose_changes_must_stay_is_not_offered_for_undo(store: Store, *, 
         assert store.workspace.rollback("last").status == "PARTIAL"
     _, output = said(store, "runs")
     assert "stays" in output
-    assert "To undo one" not in output
+    assert "To roll one back" not in output

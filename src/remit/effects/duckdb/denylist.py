@@ -34,7 +34,7 @@ _PRAGMAS_THAT_READ: Final = frozenset({"pragma_table_info", "pragma_show", "prag
 _VIEWS: Final = dict.fromkeys(("pg_settings", "duckdb_databases", "pragma_database_list", "duckdb_logs"), _SETTINGS)
 """Views that are refused by name, also without parentheses. Some contain paths of this machine."""
 _MAY_BE_SHOWN: Final = (("TABLES",), ("ALL", "TABLES"), ("SCHEMAS",))
-PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
+PLAIN_ADVICE: Final = "Leave it out. A text may only read and change the tables of its database."
 
 _A_TABLE_FOLLOWS: Final = frozenset({"INTO", "REFERENCES"})
 _BEFORE_A_NEW_TABLE: Final = frozenset(("CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "TABLE", "IF", "NOT", "EXISTS"))

@@ -40,7 +40,7 @@ _DESTROYING: Final = frozenset({"DELETE", "DROP", "TRUNCATE"})
 _RUNS_IT: Final = frozenset({"analyze", "analyse"})
 
 _ADVICE: Final[Mapping[str, str]] = {
-    "TRANSACTION": "Leave it out: all statements of a text are one transaction already.",
+    "TRANSACTION": "Leave it out. All statements of a text are already one transaction.",
     "COPY": "Leave it out. To save the rows of a SELECT to a file, name the file in `save_results_to`.",
     "EXPORT": "Leave it out. To save the rows of a SELECT to a file, name the file in `save_results_to`.",
     "PREPARE": "Write the statement itself, with parameters: $name.",
@@ -90,7 +90,7 @@ def analyse(text: str) -> tuple[DuckdbStatement, ...]:
     except duckdb.Error as problem:
         raise _refuse_text(problem) from None
     if not found:
-        raise _refusal("there is no statement in it", "Write at least one statement.")
+        raise _refusal("the text has no statement", "Write at least one statement.")
     if len(found) > MAX_STATEMENTS:
         raise _refusal(
             f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} may run together", "Split it into several."
@@ -110,33 +110,35 @@ def bind(statements: Sequence[DuckdbStatement], values: Mapping[str, Any], *, sh
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in values.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
-            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
+            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Use a plain value.")
 
 
 def require_reading(statements: Sequence[DuckdbStatement]) -> None:
     for one in statements:
         if not one.is_read:
             raise _statement_refusal(
-                one.number, one.kind, "it may change the database, and this text is to read only", "Leave it out."
+                one.number, one.kind, "it may change the database, but this text may only read", "Leave it out."
             )
 
 
 def _require_readable(text: str) -> None:
     if "\0" in text:
-        raise _refusal("it has a NUL character, behind which a statement could hide", "Remove the character.")
+        raise _refusal("the text has a NUL character, which could hide a statement after it", "Remove the character.")
     if len(text) > MAX_TEXT:
-        raise _refusal(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
+        raise _refusal(f"the text has more than {MAX_TEXT:,} characters", "Split it into several texts.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _refusal("it has half of a character (a lone surrogate)", "Save it as UTF-8.") from None
+        raise _refusal("the text has half of a character (a lone surrogate)", "Save it as UTF-8.") from None
 
 
 def _analyse_one(number: int, found: duckdb.Statement) -> DuckdbStatement:
     tokens = _strip_semicolon(tokens_of(found.query))
     kind = _kind_of(found, tokens)
     if kind not in _ALLOWED:
-        raise _statement_refusal(number, kind, "statements of this kind are not run", _ADVICE.get(kind, PLAIN_ADVICE))
+        raise _statement_refusal(
+            number, kind, "statements of this kind are not allowed", _ADVICE.get(kind, PLAIN_ADVICE)
+        )
     text = _between(found.query, tokens)
     _require_harmless(number, kind, tokens)
     parameters = tuple(sorted(found.named_parameters))

@@ -1,11 +1,12 @@
-"""What a statement reaches, before anything of it runs: functions, tables and sequences, looked up in the catalog.
+"""Finds the functions, tables and sequences that a statement reaches, before any part of it runs.
 
-The server reads the statement and keeps its parse tree, as the body of a function that is never called and is gone at
-once. From there everything is followed that the server would run by itself: operators, casts, views, rules, triggers,
-defaults, checks, index expressions, statistics, row policies, domains, operator classes, foreign keys, partitions.
-Where no such function can be made (a statement that is no query, a standby, a role without TEMP), names are taken
-instead: each name in the text stands for every object of that name. A cast or an operator that the text need not spell
-out stands for all those that users made. So more is looked at, never less.
+The server parses the statement and stores its parse tree, as the body of a function that is never called and is removed
+immediately. From this tree, the search follows everything that the server would run by itself: operators, casts, views,
+rules, triggers, defaults, checks, index expressions, statistics, row policies, domains, operator classes, foreign keys
+and partitions. Such a function is not possible for a statement that is not a query, on a standby, or for a role without
+TEMP. Then the search uses names: each name in the text stands for every object with this name. A cast or an operator
+that may be missing in the text stands for all that users have created. So the search may find too much, but never too
+little.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ _QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "INSERT", "UPD
 _MOST_ARGUMENTS: Final = 100
 _ATOMIC_SINCE: Final = 140_000
 _NO_PROBE: Final = frozenset({"0A000", "25006", "42501", "54023", "42P13"})
-"""What the server says where no function can be made, or not of this statement."""
+"""The SQLSTATEs of the server if no function can be created, or none for this statement."""
 _OPERATOR: Final = frozenset("+-*/<>=~!@#%^&|`?")
 _AFTER: Final = frozenset({"UPDATE", "INTO", "FROM", "ONLY", "TABLE"})
 _UNSPELLED: Final = frozenset(
@@ -45,25 +46,28 @@ _AFTER_A_QUERY: Final = (
     ["WITH", "CHECK", "OPTION"],
 )
 _LONGEST_NAME: Final = 63
-"""Bytes: the server cuts a longer one."""
+"""In bytes. The server shortens a longer name."""
 
 
 class ReachedObjects(NamedTuple):
-    """Tables and sequences, by their numbers."""
+    """The tables and sequences that a statement reaches, by their numbers."""
 
     writes: frozenset[int] = frozenset()
-    """Tables whose rows it may change or lock, by itself or by foreign keys."""
+    """Tables whose rows it may change or lock, directly or through foreign keys."""
     parents: frozenset[int] = frozenset()
-    """Tables whose rows it locks against removal, because a foreign key refers to them."""
+    """Tables whose rows it locks against deletion, because a foreign key refers to them."""
     reads: frozenset[int] = frozenset()
     sequences: frozenset[int] = frozenset()
-    """Those that it takes numbers from."""
+    """The sequences that it takes numbers from."""
     alters: frozenset[int] = frozenset()
     """Tables whose structure it changes, or that it empties."""
 
 
 class Reach:
-    """`allowed`: functions that a person has named for this connection. `copies_sequences`: a preview."""
+    """Finds what statements reach, and refuses statements that reach a function that is not allowed.
+
+    `allowed`: functions that a person has named for this connection. `copies_sequences`: true in a preview.
+    """
 
     def __init__(self, session: PostgresSession, allowed: Sequence[str], *, copies_sequences: bool) -> None:
         self._session = session
@@ -73,7 +77,11 @@ class Reach:
         self._can_probe = session.wire.version >= _ATOMIC_SINCE
 
     def inspect(self, one: PostgresStatement) -> ReachedObjects:
-        """Refused, with the name of the function, if it reaches one that is not allowed. Nothing is left behind."""
+        """Return what the statement reaches. The database stays unchanged.
+
+        Raises:
+            RefusedError: The statement reaches a function that is not allowed. The message names it.
+        """
         self._wire.do(f"SAVEPOINT {_LOOKING}")
         try:
             return self._inspect(one)
@@ -100,11 +108,14 @@ class Reach:
         return reached
 
     def _probe(self, walk: "_Walk", query: str) -> tuple[Tree | None, frozenset[int]]:
-        """The tree of it, and the sequences that its own constants name. None: no function could be made of it."""
+        """Return the parse tree of the query, and the sequences that its constants name.
+
+        The tree is None if no function could be created from the query.
+        """
         if not self._can_probe or self._is_watched("CREATE FUNCTION"):
             return None, frozenset()
         self._session.use_statement_settings()
-        with self._session.lock_wait.counted():  # reading a text locks the tables that it names
+        with self._session.lock_wait.counted():  # parsing a text locks the tables that it names
             types = self._wire.prepared_types(query)
         self._session.apply_settings()
         found = self._wire.do(catalog.TYPE_NAMES, array(types))
@@ -128,8 +139,8 @@ class Reach:
                 return None, frozenset()
             if has_many:
                 raise walk.refused(
-                    f"it has {len(types)} parameters, and with more than {_MOST_ARGUMENTS} it cannot be looked at "
-                    "before it runs",
+                    f"it has {len(types)} parameters, and a statement with more than {_MOST_ARGUMENTS} cannot be "
+                    "checked before it runs",
                     f"Use at most {_MOST_ARGUMENTS} parameters, or split it into several.",
                 ) from None
             raise
@@ -151,7 +162,7 @@ class Reach:
             return None, frozenset()
 
     def _is_watched(self, tag: str | None) -> bool:
-        """Whether functions that no person has named would see what we do ourselves."""
+        """Return whether an event trigger for this command calls a function that is not allowed."""
         oids = [int(row[1] or 0) for row in self._wire.do(catalog.EVENTS, tag)]
         return any(why_refused(one, self._allowed) for one in functions_of(self._wire, oids))
 
@@ -160,24 +171,24 @@ class Reach:
             walk.add_function(int(oid or 0), f"the event trigger {name}")
 
     def _require_copies(self, walk: "_Walk", sequences: frozenset[int]) -> None:
-        """A preview uses a copy of a sequence, and only its owner can make one."""
+        """Refuse sequences that cannot be copied. A preview uses a copy, which only the sequence's owner can create."""
         if self._is_watched("ALTER SEQUENCE"):
             raise walk.refused(
-                "it takes numbers from a sequence, and the database has event triggers that would see how a preview "
-                "keeps it",
-                "Give the numbers in the statement; or name the functions of the event triggers in `functions`.",
+                "it takes numbers from a sequence, and event triggers of the database would run when a preview "
+                "copies the sequence",
+                "Write the numbers in the statement, or name the functions of the event triggers in `functions`.",
             )
         for _, name, owns in self._wire.do(catalog.OWNED, array(sequences)):
             if owns != "t":
                 raise walk.refused(
                     f"it takes numbers from the sequence {name}, which does not belong to the role, so a preview would "
                     "use them up",
-                    "Give the numbers in the statement; or make the role a member of the sequence's owner.",
+                    "Write the numbers in the statement, or make the role a member of the sequence's owner.",
                 )
 
 
 def reached_by_rows(session: PostgresSession, tables: Iterable[int]) -> ReachedObjects:
-    """What is reached by changing rows of these tables: by foreign keys and partitions."""
+    """Return what a change of rows in these tables reaches, through foreign keys and partitions."""
     writes, parents, new = set(tables), set(), set(tables)
     while new:
         found = session.wire.do(catalog.WRITE, array(new))
@@ -188,7 +199,7 @@ def reached_by_rows(session: PostgresSession, tables: Iterable[int]) -> ReachedO
 
 
 class _Walk:
-    """From a statement to everything that it reaches."""
+    """The search from one statement to all objects that it reaches."""
 
     def __init__(self, session: PostgresSession, one: PostgresStatement, allowed: Sequence[str]) -> None:
         self._wire = session.wire
@@ -205,7 +216,7 @@ class _Walk:
         self._parents: set[int] = set()
         self._sequences: set[int] = set()
         self._defaults: dict[int, frozenset[int]] = {}
-        """By table: the columns that need none."""
+        """By table: the columns that need no default."""
         self._alters: set[int] = set()
         self._makes_json = False
         self._visited: dict[str, set[int]] = {}
@@ -230,8 +241,10 @@ class _Walk:
         self._require_no_system_table(tree.targets)
 
     def start_from_types(self, tokens: Sequence[PostgresToken]) -> None:
-        """Types that a constant of the text could be of. The server makes a value of a constant while it reads the
-        text, and for an array or a row of a domain runs the domain's checks: so this is looked at before.
+        """Add the types that a constant of the text could have.
+
+        The server evaluates constants while it parses the text. For an array or a row of a domain it runs the checks of
+        the domain, so they are inspected first.
         """
         names = {name for token in tokens for name in _spellings(token)}
         for (oid,) in self._wire.do(catalog.FIRST_TYPES, names_array(names)):
@@ -239,7 +252,7 @@ class _Walk:
         self._add_functions(catalog.CLASSES_OF_BUILT_IN)
 
     def start_from_names(self, tokens: Sequence[PostgresToken], *, is_probed: bool) -> None:
-        """`is_probed`: the expressions that it has are known by their tree as well."""
+        """Start the search from the names in the text. `is_probed`: the parse tree also covers the expressions."""
         names = {name for token in tokens for name in _spellings(token)}
         called = {
             name
@@ -254,7 +267,7 @@ class _Walk:
         makes_only = words[:2] == ["CREATE", "TABLE"] and "AS" not in words
         if "nextval" in called and not makes_only:
             raise self.refused(
-                "nextval cannot be looked at in a statement of this kind",
+                "nextval cannot be checked in a statement of this kind",
                 "Make the column GENERATED BY DEFAULT AS IDENTITY, or take the numbers in an INSERT.",
             )
         for kind, oid in self._wire.do(catalog.BY_NAME, names_array(names), names_array(called - {"nextval"})):
@@ -269,8 +282,9 @@ class _Walk:
             self._write_to_names(tokens, set(words))
 
     def _add_unspelled(self, tokens: Sequence[PostgresToken]) -> None:
-        """Casts, operators and operator classes of users. A text shows by words at most that there is one: BETWEEN,
-        ORDER BY.
+        """Add casts, operators and operator classes of users that the text may use without their names.
+
+        Words such as BETWEEN and ORDER BY may use one.
         """
         words = {token.word for token in tokens}
         is_any = tokens[0].word in _QUERIES or tokens[0].text == "(" or bool(_UNSPELLED & words)
@@ -303,7 +317,7 @@ class _Walk:
             if not self._step():
                 break
         else:
-            raise self.refused("it reaches too many tables and views to look at", "Split it into several.")
+            raise self.refused("it reaches too many tables and views to check", "Split it into several statements.")
         self._require_functions()
         if self._one.changes_structure:
             emptied = self._writes if self._one.called == "TRUNCATE" else set()
@@ -319,7 +333,7 @@ class _Walk:
     # --- step by step -------------------------------------------------------------------------------------------------
 
     def _step(self) -> bool:
-        """One round of looking up; whether there was anything new."""
+        """Look up all new objects once. Return whether there were any."""
         unknown = self._new("unknown", self._unknown)
         for kind, oid, found in self._wire.do(catalog.OBJECTS, array(unknown)) if unknown else ():
             self._add(kind or "", int(found or 0), "", self._unknown[int(oid or 0)])
@@ -338,8 +352,9 @@ class _Walk:
         return bool(unknown or types or reads or writes or inserted)
 
     def _write_below_views(self, oids: set[int]) -> None:
-        """Rows of a view that is written to are those of the tables below it. A view may be known as one that is read
-        long before, so this is a step of its own.
+        """Mark the tables below a view that is written to, because a change of a view changes the rows of these tables.
+
+        This is a separate step, because the search may have found the view earlier, as one that is read.
         """
         for view, text in self._wire.do(catalog.VIEWS, array(oids)) if oids else ():
             below = self._parse(text or "").relations
@@ -359,7 +374,7 @@ class _Walk:
             self._add_stored_tree(self._parse(text), via)
 
     def _add_stored_tree(self, tree: Tree, via: str) -> None:
-        """Of a view, a rule, a check and the like."""
+        """Add the objects in the tree of a view, a rule, a check or a similar object."""
         self._add_tree(tree, via)
         written = tree.targets | tree.locked
         self._writes |= written
@@ -374,10 +389,13 @@ class _Walk:
         self._reads |= tree.relations
         self._makes_json |= tree.makes_json
         if tree.nextval and not allows_nextval:
-            raise self.refused(f"{via} takes numbers from a sequence, which a preview cannot look at", "Leave it out.")
+            raise self.refused(f"{via} takes numbers from a sequence, which a preview cannot check", "Leave it out.")
 
     def _add_defaults(self, tables: Mapping[int, frozenset[int]]) -> None:
-        """By table: the columns that need none. Only those that every INSERT gives itself need none."""
+        """Add the defaults of tables. `tables`: the columns of each table that need no default.
+
+        A column needs no default only if every INSERT gives it a value.
+        """
         both = {oid: columns & self._defaults.get(oid, columns) for oid, columns in tables.items()}
         new = {oid: columns for oid, columns in both.items() if self._defaults.get(oid) != columns}
         self._defaults.update(new)
@@ -390,7 +408,7 @@ class _Walk:
                 continue
             tree = self._parse(text)
             if tree.nextval_of_unknown or (tree.nextval and not found):
-                raise self.refused(f"{via} takes numbers from a sequence that is not known", "Give the value yourself.")
+                raise self.refused(f"{via} takes numbers from an unknown sequence", "Write the value in the statement.")
             self._sequences |= found if tree.nextval else set()
             self._add_tree(tree, via or "", allows_nextval=True)
 
@@ -399,7 +417,7 @@ class _Walk:
             return parse_tree(text)
         except UnknownTreeError:
             raise self.refused(
-                "this version of PostgreSQL writes down what a view or a table runs in a form that is not known here",
+                "this version of PostgreSQL stores views and tables in a form that this version of Remit cannot read",
                 "Use a newer version of Remit.",
             ) from None
 
@@ -425,7 +443,7 @@ class _Walk:
                 raise self.refused(f"{name}{reached} {why}", advice(one, self._allowed, known))
 
     def _user_functions(self) -> list[int]:
-        """All functions that users have made: asked for only where an entry of the config may be mistaken."""
+        """Return all functions of users. They are needed only if an entry of the config may be misspelled."""
         if not self._allowed:
             return []
         return [int(row[0] or 0) for row in self._wire.do(catalog.ALL_OF_USERS)]
@@ -437,8 +455,9 @@ class _Walk:
             )
 
     def _altered_relations(self, tokens: Sequence[PostgresToken]) -> set[int]:
-        """Tables that a statement about the structure names, or whose index it names. In any schema: at worst one more
-        is locked.
+        """Return the tables that a statement about the structure names, or whose index it names.
+
+        Tables with this name in other schemas are included. At worst, another table is locked too.
         """
         if not self._one.changes_structure or (tokens[0].word == "CREATE" and not _makes_an_index(tokens)):
             return set()
@@ -450,7 +469,7 @@ class _Walk:
         return {int(row[0] or 0) for row in found}
 
     def _names_after_keyword(self, tokens: Sequence[PostgresToken], relations: set[int]) -> set[int]:
-        """Those whose name stands where a statement names what it changes."""
+        """Return the relations whose names follow a keyword such as UPDATE or INTO, which names the changed table."""
         names = set()
         for place, token in enumerate(tokens):
             if token.word in _AFTER:
@@ -479,7 +498,7 @@ def names_array(names: Iterable[str]) -> str:
 
 
 def _query_of(one: PostgresStatement) -> str:
-    """The part of it that is a query, as the server could keep it; empty if it has none."""
+    """Return the part of the statement that is a query which the server can store. Empty if there is none."""
     text = explained(one.text) if one.kind == "EXPLAIN" else one.text
     if one.changes_structure:
         text = _query_of_new(text)
@@ -488,7 +507,7 @@ def _query_of(one: PostgresStatement) -> str:
 
 
 def _query_of_new(text: str) -> str:
-    """Of CREATE TABLE ... AS and CREATE VIEW ... AS: the query. Empty for any other statement."""
+    """Return the query of CREATE TABLE ... AS or CREATE VIEW ... AS. Empty for any other statement."""
     tokens = list(tokens_of(text))
     depth, start = 0, 0
     for place, token in enumerate(tokens):
@@ -508,8 +527,9 @@ def _query_of_new(text: str) -> str:
 
 
 def _with_nulls(query: str, types: Sequence[str]) -> str:
-    """With NULL of the same type in place of each parameter: a function takes only so many. What is called depends on
-    the types alone.
+    """Replace each parameter by NULL of the same type, because a function can have only a limited number of arguments.
+
+    The called functions depend only on the types.
     """
     pieces: list[str] = []
     at = 0
@@ -521,7 +541,7 @@ def _with_nulls(query: str, types: Sequence[str]) -> str:
 
 
 def _spellings(token: PostgresToken) -> set[str]:
-    """As the server may look it up: it makes only plain letters small."""
+    """Return the names that the server may look up. It converts only ASCII letters to lower case."""
     if token.kind != "word":
         return {token.name} if token.name else set()
     return {token.name, "".join(one.lower() if one.isascii() else one for one in token.text)}
@@ -532,7 +552,7 @@ def _makes_an_index(tokens: Sequence[PostgresToken]) -> bool:
 
 
 def _operator_runs(tokens: Sequence[PostgresToken]) -> list[str]:
-    """Characters of operators that stand together."""
+    """Return the groups of adjacent operator characters."""
     runs: list[str] = []
     end = -1
     for token in tokens:

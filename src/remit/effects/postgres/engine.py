@@ -1,7 +1,7 @@
-"""SQL on a PostgreSQL server, in one transaction: seen and rolled back, or held open until the host says what becomes.
+"""The PostgreSQL effect. It runs a plan's SQL in one transaction, and rolls it back, or holds it open for the host.
 
-The connection is made before the walls close, and no other can be made afterwards. What the host says last is `commit`
-or `rollback`; if it says nothing, or this process dies, the server rolls back by itself.
+The connection is opened before the sandbox is closed; afterwards no other connection is possible. At the end the host
+answers `commit` or `rollback`. If it does not answer, or if this process dies, the server rolls back by itself.
 """
 
 import time
@@ -34,7 +34,7 @@ from remit.effects.postgres.undo import (
 IMAGES: Final = "images"
 _PAUSE: Final = 0.05
 _ABORTED_BY: Final = ("23", "40", "P0", "25", "42", "22", "53", "54", "55")
-"""What the server says of a COMMIT that it did not do. Whatever else it says, nobody knows."""
+"""The classes of SQLSTATE that prove that a COMMIT failed. After any other error the outcome is unknown."""
 
 _FATE: Final = "SELECT pg_xact_status($1::xid8)"
 _END_IT: Final = """
@@ -44,7 +44,7 @@ WHERE pid = $1 AND backend_xid::text = ($2::numeric % 4294967296)::text AND usen
 
 
 class PostgresRun:
-    """`RUN`: `preview`, `begin`, `find_drift`, `undo`, `make_lasting` or `fate`, by the input `mode`."""
+    """The effect `RUN`. The input `mode` is `preview`, `begin`, `look_back`, `undo`, `make_lasting` or `fate`."""
 
     def connect(self, work: EffectContext) -> PostgresWire:
         return connect(work)
@@ -69,23 +69,23 @@ class PostgresRun:
                         raise connection_lost_error()
                     return {}
         except ServerError as problem:
-            raise step_error("the database server could not be asked", problem, seconds) from None
+            raise step_error("a query to the database server failed", problem, seconds) from None
         except MemoryError:
             raise _too_large_error() from None
-        raise UsageError(Reason.MISUSE, "the mode is not known", where="mode")
+        raise UsageError(Reason.MISUSE, "the mode is unknown", where="mode")
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
-        """The server has rolled back what was not committed; what was is the host's to find out, by `fate`."""
+        """Do nothing. The server rolls back an open transaction, and the host asks with `fate` if it was committed."""
         return None
 
 
 def _too_large_error() -> EnvironmentFailureError:
-    """Of this process: a row is read as a whole."""
+    """Return the error for a row that is too large for the memory of this process, which reads whole rows."""
     return EnvironmentFailureError(
         Reason.RESOURCE_EXHAUSTED,
-        "a row has a value that is too large to be handled here",
+        "a row has a value that is too large for the sandboxed process",
         where=THE_TEXT,
-        next_step="Leave out that column or that row. Nothing was changed.",
+        next_step="Leave out the column or the row with this value. Nothing was changed.",
     )
 
 
@@ -103,7 +103,7 @@ def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[st
             raise
         wire.do("ROLLBACK")
         raise held_too_long_error(session.hold_seconds or 0) from None
-    wire.do("ROLLBACK")  # before the host is told: nothing is held meanwhile
+    wire.do("ROLLBACK")  # before the report to the host, so that no lock is held meanwhile
     return _transaction_output(
         work, session, followed, xid, descriptions if followed.written is not None else describe_actions(followed)
     )
@@ -136,8 +136,10 @@ def _session(work: EffectContext, wire: PostgresWire, seconds: float, *, reads_o
 
 
 def _commits(work: EffectContext, followed: Followed) -> bool:
-    """One that changes nothing is rolled back in any case: what a function does that nobody counts has no effect then.
-    It has no number either, because nobody need ever ask what became of it.
+    """Return whether the transaction would be committed.
+
+    A transaction without counted changes is rolled back, so that an uncounted change by a function has no effect. It
+    gets no transaction id, because its outcome is never needed.
     """
     return not work.inputs["reads_only"] and changes_something(followed)
 
@@ -145,7 +147,7 @@ def _commits(work: EffectContext, followed: Followed) -> bool:
 def _transaction_output(
     work: EffectContext, session: PostgresSession, followed: Followed, xid: str, actions: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Each action in a message of its own: together they could be too long for one."""
+    """Return the output, and send each action in a separate message, because together they may be too long for one."""
     for action in actions:
         work.ask({"kind": "action", **action})
     identity = session.identity
@@ -166,7 +168,7 @@ def _finish(
     *,
     commits: bool = True,
 ) -> dict[str, Any]:
-    """The transaction is open, and stays so until the host has answered."""
+    """Keep the transaction open until the host has answered, then commit it or roll it back."""
     wire = session.wire
     counted = count(wire)
     answer = work.ask({"kind": "open", **output})
@@ -174,25 +176,25 @@ def _finish(
         wire.do("ROLLBACK")
         return {"committed": False, "said": ""}
     if not wire.in_transaction:
-        return {"committed": False, "said": "the transaction was not whole any more"}
+        return {"committed": False, "said": "the transaction had failed or was no longer open"}
     if not commits:
         wire.do("ROLLBACK")
         return {"committed": True, "said": ""}
     try:
         if not is_unchanged_by_constraints(session, counted):
             wire.do("ROLLBACK")
-            return {"committed": False, "said": "functions of the database had left more to do for that moment"}
+            return {"committed": False, "said": "deferred work of the database would change more rows in the commit"}
         before_commit()
-        session.apply_settings()  # also how durable it is
+        session.apply_settings()  # this also sets synchronous_commit
         wire.do("COMMIT")
     except ServerError as problem:
         if problem.state.startswith(_ABORTED_BY):
-            return {"committed": False, "said": f"the server refused it (SQLSTATE {problem.state})"}
+            return {"committed": False, "said": f"the server rejected it (SQLSTATE {problem.state})"}
         raise connection_lost_error() from None
     return {"committed": True, "said": ""}
 
 
-# --- the way back ----------------------------------------------------------------------------------------------------
+# --- undo ------------------------------------------------------------------------------------------------------------
 
 
 def _find_drift(work: EffectContext, wire: PostgresWire, seconds: float) -> list[TableDrift]:
@@ -218,7 +220,7 @@ def _undo(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, 
         images, drifts = _load_images(work, session)
         require_no_drift(drifts, force=force)
         if images is None:
-            raise UsageError(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
+            raise UsageError(Reason.MISUSE, "there are no images to restore rows from", where=IMAGES)
         require_no_drift(find_drift(images), force=force)
         return images, restore_rows(images)
 
@@ -235,7 +237,7 @@ def _undo(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, 
 
 
 def _lock_first(work: EffectContext, session: PostgresSession) -> None:
-    """The tables of the images, and those that foreign keys tie to them, before a row is looked at."""
+    """Lock the tables of the images, and those that foreign keys connect to them, before any row is read."""
     wire = session.wire
     if not wire.in_transaction:
         session.begin(reads_only=False)
@@ -251,9 +253,9 @@ def _load_images(work: EffectContext, session: PostgresSession) -> tuple[Images 
     if header.database != session.identity.database:
         raise RefusedError(
             Reason.DRIFTED,
-            "this is another database than the one that the plan changed",
+            "this is not the database that the plan changed",
             where="the database",
-            next_step="Give the connection the server and the database that it had then.",
+            next_step="Set the connection to the server and the database that it had when the plan ran.",
         )
     if drifts := find_missing_tables(session.wire, header.tables):
         return None, drifts
@@ -266,7 +268,10 @@ def _load_images(work: EffectContext, session: PostgresSession) -> tuple[Images 
 
 
 def _fate(wire: PostgresWire, inputs: Mapping[str, Any]) -> str:
-    """What became of a transaction. One that is still open is ended: nobody is left who could commit it."""
+    """Return the outcome of a transaction: committed, aborted or unknown.
+
+    If it is still open, its session is ended, because no process is left that could commit it.
+    """
     wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
     if wire.one("SELECT pg_is_in_recovery()") != ("f",) or identify(wire).database != inputs["database"]:
         return "unknown"

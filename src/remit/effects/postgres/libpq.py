@@ -1,6 +1,7 @@
-"""The one connection to a server, by libpq itself: values come and go as PostgreSQL's own text, and one at a time.
+"""The connection to a server through libpq. Values are PostgreSQL's own text, and rows are read one at a time.
 
-Loaded where sandboxed processes are forked from, so before any wall is closed. The server's words are for `failures`.
+The process that forks sandboxed processes loads this module, before any restriction applies. `errors.py` translates the
+messages of the server.
 """
 
 import time
@@ -27,17 +28,20 @@ _FIELDS: Final = {
 
 _GOING_BACK: Final = ("ROLLBACK", "RELEASE")
 _TOO_LARGE: Final = (b"cannot allocate memory", b"out of memory")
-"""What libpq says of a row that is larger than this process may become. The connection is of no use then."""
+"""The messages of libpq for a row that is larger than the memory of this process. The connection is then unusable."""
 
 
 class ServerError(Exception):
-    """The server said no, or is gone. What it said may hold values, and is in no message of this exception."""
+    """The server reported an error, or the connection was lost.
+
+    The server's message may contain values of rows, so it is not part of the text of this exception.
+    """
 
     def __init__(self, fields: Mapping[str, str], *, of_the_text: bool = False) -> None:
         super().__init__(fields.get("state", ""))
         self.fields = fields
         self.of_the_text = of_the_text
-        """Whether it was said of a text that was not run yet."""
+        """Whether the error is about a text that has not run yet."""
 
     @property
     def state(self) -> str:
@@ -45,11 +49,11 @@ class ServerError(Exception):
 
 
 class NotConnectedError(Exception):
-    """There is no connection. What libpq says of it, which holds no password."""
+    """The connection failed. The text is that of libpq, which contains no password."""
 
 
 class ResultColumn(NamedTuple):
-    """One of those that rows have."""
+    """One column of a result."""
 
     name: str
     type_oid: int
@@ -57,19 +61,19 @@ class ResultColumn(NamedTuple):
 
 
 class StatementResult(NamedTuple):
-    """One statement, when all its rows were handed out."""
+    """The result of a statement, after all its rows were read."""
 
     columns: tuple[ResultColumn, ...]
     rows: int
     tag: str
-    """As the server names what it did: `UPDATE 3`."""
+    """The command tag of the server, such as `UPDATE 3`."""
 
 
 class PostgresWire:
-    """Not for two threads."""
+    """One connection. Only one thread may use it."""
 
     until: float | None = None
-    """The moment, by the monotonic clock, from which on nothing is asked any more but to roll back."""
+    """The time of the monotonic clock after which only a rollback is sent."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         conninfo = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
@@ -85,11 +89,11 @@ class PostgresWire:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether there is one, and nothing in it has failed."""
+        """Whether a transaction is open, and no statement in it has failed."""
         return self._connection.transaction_status == TransactionStatus.INTRANS
 
     def do(self, text: str, *values: str | int | None) -> list[tuple[str | None, ...]]:
-        """A statement of our own, with all its rows."""
+        """Run a statement of Remit itself, and return all its rows."""
         return self.do_with(text, [_bytes(value) for value in values])
 
     def do_with(self, text: str, values: Values) -> list[tuple[str | None, ...]]:
@@ -106,20 +110,20 @@ class PostgresWire:
         return row
 
     def prepare(self, text: str) -> None:
-        """The server reads it, looks up its names, and runs nothing. It takes exactly one statement."""
+        """Let the server parse one statement and look up its names. Nothing runs."""
         self._require_time()
         result = self._connection.prepare(b"", text.encode())
         _require_good(result, self._connection, of_the_text=True)
 
     def prepared_types(self, text: str) -> tuple[int, ...]:
-        """Prepare it, and tell which types the server has found its parameters to be of."""
+        """Prepare a statement, and return the types that the server has found for its parameters."""
         self.prepare(text)
         result = self._connection.describe_prepared(b"")
         _require_good(result, self._connection)
         return tuple(result.param_type(place) for place in range(result.nparams))
 
     def run_prepared(self, values: Values, on_row: Callable[[tuple[ResultColumn, ...], Row], None]) -> StatementResult:
-        """The one that was prepared. Each row is handed out when it comes, so that memory does not grow with them."""
+        """Run the prepared statement. Each row is passed on as it arrives, so memory does not grow with the rows."""
         self._require_time()
         self._connection.send_query_prepared(b"", list(values))
         self._connection.set_single_row_mode()
@@ -140,7 +144,7 @@ class PostgresWire:
         return StatementResult(columns, count, tag)
 
     def stream(self, text: str, *values: str | int | None) -> Iterator[Row]:
-        """Rows of a query of our own, each when it comes. To be taken to the end before anything else is asked."""
+        """Yield the rows of a query of Remit itself, as they arrive. Read all of them before the next call."""
         self._require_time()
         self._connection.send_query_params(text.encode(), [_bytes(value) for value in values])
         self._connection.set_single_row_mode()
@@ -171,7 +175,7 @@ def quoted_name(name: str) -> str:
 
 
 def quoted_text(text: str) -> str:
-    """For statements that take no parameters. `standard_conforming_strings` is on."""
+    """Quote a text for statements without parameters. This requires `standard_conforming_strings` to be on."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -180,9 +184,9 @@ def _require_good(result: PGresult, connection: Connection, *, of_the_text: bool
         return
     fields = {name: _text(result.error_field(field)) or "" for name, field in _FIELDS.items()}
     if not fields["state"] and any(text in (result.error_message or b"") for text in _TOO_LARGE):
-        raise MemoryError("said by libpq, not by the server")
+        raise MemoryError("reported by libpq, not by the server")
     if connection.status != ConnStatus.OK:
-        fields["state"] = "08006"  # whatever else it says: the connection is lost
+        fields["state"] = "08006"  # the connection is lost, whatever the error says
     raise ServerError(fields, of_the_text=of_the_text)
 
 

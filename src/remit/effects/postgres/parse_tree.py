@@ -1,8 +1,8 @@
-"""What the server has understood of a statement or an expression: its parse tree, as the catalog prints it. Pure.
+"""Reads the server's parse tree of a statement or an expression, as the catalog prints it. Pure.
 
-The server keeps such trees of views, defaults, checks and the like. Strings and names in them are escaped, so what
-looks like a field is one. A number that could be an object of a user's is taken for one: at worst something is looked
-at that the tree is not about.
+The server stores such trees for views, defaults, checks and similar objects. It escapes strings and names in them, so a
+text cannot look like a field. Each number that could be an object of a user is treated as one. At worst, the search
+then inspects an object that the tree does not use.
 """
 
 import re
@@ -23,7 +23,7 @@ _COMMAND: Final = re.compile(r":commandType (\d)")
 _NEXTVAL: Final = re.compile(rf":funcid {NEXTVAL} ")
 _NEXTVAL_OF_ONE: Final = re.compile(rf":funcid {NEXTVAL} [^{{}}]*:args \(\{{CONST :consttype 2205 ")
 _FIRST_COLUMN: Final = 8
-"""The number that stands for column 1 in a set of columns; below it are columns of the server's own."""
+"""The number of column 1 in a set of columns. Lower numbers are system columns."""
 _RIGHT_TO_INSERT: Final = 1
 _ROW_EXCLUSIVE: Final = 3
 _ROW_SHARE: Final = 2
@@ -31,35 +31,35 @@ _INSERT, _MERGE = "3", "5"
 
 
 class UnknownTreeError(Exception):
-    """The tree is not of the form that is known: a newer server."""
+    """The tree has an unknown form, as of a newer server."""
 
 
 class Tree(NamedTuple):
-    """The objects that a tree names, by their numbers."""
+    """The objects that a tree names, by their numbers, and some of its properties."""
 
     built_in: frozenset[int]
     """Functions of the server."""
     of_users: frozenset[int]
-    """Functions, operators, types and tables; which of them, the catalog tells."""
+    """Functions, operators, types and tables of users. The catalog shows the kind of each one."""
     relations: frozenset[int]
     targets: frozenset[int]
     """Relations that it writes to."""
     locked: frozenset[int]
     """Relations whose rows it locks, by FOR UPDATE and the like."""
     inserts: bool
-    """Whether defaults of columns may be asked for."""
+    """Whether it may use defaults of columns."""
     inserted: dict[int, frozenset[int]]
-    """By relation: the columns that an INSERT gives itself."""
+    """By relation: the columns that an INSERT gives a value."""
     nextval: int
-    """How often a sequence is asked for a number."""
+    """The number of calls of nextval."""
     nextval_of_unknown: bool
-    """Whether one of them is not named by a constant."""
+    """Whether one of these calls does not name its sequence by a constant."""
     makes_json: bool
-    """Whether it makes JSON of values by itself: JSON_OBJECT and the like, from PostgreSQL 16 on."""
+    """Whether it converts values to JSON by a construct such as JSON_OBJECT, which PostgreSQL has since version 16."""
 
 
 def parse_tree(text: str) -> Tree:
-    """UnknownTreeError if it cannot be read."""
+    """Parse a tree. Raises `UnknownTreeError` if it has an unknown form."""
     relations = [(int(oid), int(mode)) for oid, _, mode in _RELATION.findall(text)]
     if len(relations) != len(_PLAIN.findall(text)):
         raise UnknownTreeError
@@ -85,7 +85,7 @@ def parse_tree(text: str) -> Tree:
 
 
 def _inserted_columns(text: str) -> dict[int, frozenset[int]]:
-    """Of two INSERTs into one relation, only the columns that both give."""
+    """Return the inserted columns by relation. Of two INSERTs into a relation, only columns of both are included."""
     found: dict[int, frozenset[int]] = {}
     for oid, rights, columns in _INSERTED.findall(text):
         if int(rights) & _RIGHT_TO_INSERT:

@@ -1,4 +1,4 @@
-"""What is to be run: the texts of a plan, as the host hands them over."""
+"""The SQL texts of a plan, as the host sends them."""
 
 import json
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ MAX_TEXTS_BYTES: Final = 64 << 20
 
 
 class RequestedText(NamedTuple):
-    """One text of SQL, as it was asked for."""
+    """One text of SQL to run."""
 
     name: str
     text: str
     parameters: Mapping[str, Any]
     expect_results: bool
     results: str | None
-    """The spot of the file that its rows are saved to."""
+    """The name of the file handle to which its rows are saved."""
     form: str | None
 
 
 class RequestedAction(NamedTuple):
-    """One action of the plan: one text, or several."""
+    """One action of the plan, with one or several texts."""
 
     number: int
     texts: tuple[RequestedText, ...]
@@ -37,12 +37,12 @@ def read_actions(work: EffectContext) -> tuple[RequestedAction, ...]:
         if one["form"] is not None and one["form"] not in FORMATS:
             raise RefusedError(
                 Reason.CAPABILITY_UNSUPPORTED,
-                f"rows of a PostgreSQL database are saved as {' or '.join(FORMATS)}, not as {one['form']}",
+                f"rows of a PostgreSQL database can be saved as {' or '.join(FORMATS)}, not as {one['form']}",
                 where=one["name"],
                 next_step="Save them to a file that ends in .csv or .json.",
             )
         if (one["results"] is None) != (one["form"] is None):
-            raise UsageError(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
+            raise UsageError(Reason.MISUSE, "a text with saved rows needs both a file and a format", where="results")
         text = RequestedText(
             one["name"], one["text"], one["parameters"], one["expect_results"], one["results"], one["form"]
         )

@@ -1,7 +1,7 @@
 """The number of changed rows by table, as the server itself counts them. Cascades and triggers are included.
 
-A rollback to a savepoint does not reset the server's counters, so only their differences have a meaning. Limits: the
-server does not count sequences and foreign tables. A role sees the names of tables that it may not read.
+A rollback to a savepoint does not reset the server's counters, so only their differences have a meaning. Limits: there
+are no counters for sequences and foreign tables. A role sees the names of tables that it may not read.
 """
 
 from collections.abc import Mapping

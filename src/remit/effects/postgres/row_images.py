@@ -1,7 +1,8 @@
-"""What was there before and what is there now, row by row: in a temporary table, and in a file that outlives it.
+"""Row images: each changed row before and after the plan, in a temporary table and in a file.
 
-The file has a line of JSON for itself, and then one for each row: the table's place in the first line, the row before
-and the row after, each a list of PostgreSQL's own text, or null. Memory does not grow with it.
+The file remains after the transaction. Its first line is JSON about the file itself. Each further line is one row: the
+place of its table in the first line, the row before, and the row after. A row is a list of PostgreSQL's own text, or
+null. The use of memory does not grow with the file.
 """
 
 import hashlib
@@ -24,11 +25,11 @@ _LONGEST_LINE: Final = 1 << 30
 
 
 class WrittenImages(NamedTuple):
-    """What was written."""
+    """The number of rows in the file, and digests of the rows before."""
 
     rows: int
     before: tuple[str, ...]
-    """For each table, a digest of the rows that were there before, whatever their order."""
+    """For each table, a digest of the rows before. It does not depend on their order."""
 
 
 class Header(NamedTuple):
@@ -63,7 +64,7 @@ class Images:
         self.wire.do(f"ANALYZE {self.name}")
 
     def load(self, descriptor: int) -> None:
-        """From a file, after its first line."""
+        """Load the rows from a file. Its first line is skipped."""
         lines = lines_of(descriptor)
         next(lines)
         place, batch, size = 0, [], 0
@@ -94,7 +95,7 @@ class Images:
         return place + len(batch)
 
     def write(self, descriptor: int, identity: SessionIdentity) -> WrittenImages:
-        """To a new file."""
+        """Write the rows to a new file."""
         sums, count = [0] * len(self.tables), 0
         header = {
             "format": FORMAT,
@@ -115,10 +116,10 @@ class Images:
                     sums[number] = (sums[number] + int.from_bytes(digest, "big")) % _MODULUS
         return WrittenImages(count, tuple(f"{total:064x}" for total in sums))
 
-    # --- compared with what is there ----------------------------------------------------------------------------------
+    # --- comparison with the current rows -----------------------------------------------------------------------------
 
     def differing(self, number: int, side: str) -> int:
-        """Rows of this table that are not, now, as in `old` or `new`."""
+        """Return the number of rows of this table that now differ from `side`, which is `old` or `new`."""
         table = self.tables[number]
         (count,) = self.wire.one(
             f"SELECT count(*) FROM {self.joined(table)} WHERE i.tab = {number} "
@@ -131,12 +132,12 @@ class Images:
 
 
 def current_rows(table: Table) -> str:
-    """The row that is there, as a list of text; null if there is none."""
+    """Return SQL for the current row as a list of text. It is null if there is no such row."""
     return f"CASE WHEN t.ctid IS NOT NULL THEN {cells_of('t', [column.name for column in table.columns])} END"
 
 
 def same_key(table: Table) -> str:
-    """Compared as values where that can use an index, and as text in any case: 1.0 is not 1.00."""
+    """Return SQL that compares keys as values if an index helps, and always as text, because 1.0 is not 1.00."""
     by_name = {column.name: column for column in table.columns}
     parts = []
     for place, name in enumerate(table.key, start=1):
@@ -148,7 +149,7 @@ def same_key(table: Table) -> str:
 
 
 def cell(side: str, table: Table, column: Column) -> str:
-    """The value of a column, of its type, from a list of text."""
+    """Return SQL for the value of a column, in its type, from a list of text."""
     return f"(i.{side}[{table.columns.index(column) + 1}])::{column.type}"
 
 
@@ -161,13 +162,13 @@ def read_header(descriptor: int) -> Header:
         raise EnvironmentFailureError(
             Reason.EVIDENCE_INVALID,
             "the file of row images cannot be read",
-            next_step="It was kept by another version of Remit, or is damaged.",
+            next_step="It is damaged, or another version of Remit wrote it. Use that version, or a backup of the file.",
         ) from None
 
 
 def _require_ours(form: object) -> None:
     if form != FORMAT:
-        raise ValueError("of another format")
+        raise ValueError("the format is unknown")
 
 
 def lines_of(descriptor: int) -> Iterator[bytes]:

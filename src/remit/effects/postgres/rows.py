@@ -1,4 +1,4 @@
-"""The rows that a SELECT gives: counted, shown in part, and saved as they come. Only the first stay in memory."""
+"""Rows of a SELECT: counts them, shows the first ones, and saves all as they arrive. Memory holds only the first."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from remit.effects.postgres.libpq import ResultColumn, Row
 FORMATS: Final = ("csv", "json")
 MAX_CELL: Final = 256
 MAX_PREVIEW: Final = 128 << 10
-"""Characters of all cells that are shown."""
+"""The maximum number of characters of all shown cells."""
 MAX_COLUMNS: Final = 1_000
 
 _BOOL, _JSON, _JSONB = 16, 114, 3802
@@ -21,7 +21,7 @@ _NEEDS_QUOTES: Final = re.compile(r'[",\r\n]|^$')
 
 
 class ShownRows(NamedTuple):
-    """What a SELECT gave."""
+    """The result of a SELECT: its columns, the number of rows, and the first rows."""
 
     columns: tuple[ResultColumn, ...]
     total: int
@@ -29,7 +29,7 @@ class ShownRows(NamedTuple):
 
 
 class RowWriter:
-    """Takes rows one by one. With a spot, all are saved to a new file there, and one that was there is replaced."""
+    """Receives rows one by one. With a `spot`, it saves all rows to this file, and replaces an existing file."""
 
     def __init__(self, most: int, spot: PathHandle | None = None, form: str | None = None) -> None:
         self._most = most
@@ -97,7 +97,7 @@ def _cut(cell: str | None) -> str | None:
 
 
 def _as_csv(cell: str | None) -> str:
-    """Nothing at all is NULL; an empty text has quotes."""
+    """Return the cell as CSV. NULL is an empty cell, and an empty text is two quotes."""
     if cell is None:
         return ""
     return '"' + cell.replace('"', '""') + '"' if _NEEDS_QUOTES.search(cell) else cell

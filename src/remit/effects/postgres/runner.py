@@ -1,6 +1,6 @@
-"""The statements of a plan, run one after the other in one transaction; what each did, as the server counts it.
+"""Runs the statements of a plan in one transaction, and describes what each one changed, by the server's counters.
 
-Nothing is committed here. An action that fails is rolled back to where it began, and its problem is kept or raised.
+This module commits nothing. An action that fails is rolled back to its start, and its problem is stored or raised.
 """
 
 import json
@@ -25,20 +25,20 @@ from remit.effects.postgres.table_locks import copies, held_table, reached_by_st
 PREVIEW_ROWS: Final = 20
 MAX_TEXTS: Final = 500
 MAX_TEXT: Final = 80_000
-"""Characters of each: more than is shown in the end, so that a secret at the cut is seen whole when it is masked."""
+"""The maximum characters of each text. More than is shown, so that masking sees a secret at the end in full."""
 MAX_FRAME: Final = 900 << 10
-"""Of what can be long. Texts are left out first."""
+"""The maximum size of the parts that can be long. Texts are omitted first."""
 _ACTION: Final = "remit_action"
 _COUNTING: Final = "remit_counting"
 _MOST_COUNTED: Final = 1_000_000
-"""More rows than that are not counted before a table is emptied: it would take its time."""
+"""The maximum number of rows that are counted before a table is emptied, because counting more takes too long."""
 _MOST_REASONS: Final = 5
 _SCANNED: Final = frozenset({"SELECT", *CHANGES_ROWS})
 _TYPES: Final = "SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY ($1::oid[])"
 
 
 class Did(NamedTuple):
-    """What one action did."""
+    """The result of one action."""
 
     number: int
     statements: tuple[dict[str, Any], ...]
@@ -46,16 +46,16 @@ class Did(NamedTuple):
     types: Mapping[int, str]
     tables: Mapping[int, RowCounts]
     structure: tuple[str, ...]
-    """The statements that changed the structure of the database, in words."""
+    """Descriptions of the statements that changed the structure of the database."""
     unseen: tuple[str, ...]
-    """What was changed that is not counted, in words."""
+    """Descriptions of changes that the server has no counters for."""
     texts: tuple[str, ...] = ()
-    """Of the first statements: for people who look, and kept nowhere."""
+    """The texts of the first statements, to show to people. They are not stored."""
     problem: Mapping[str, str] | None = None
 
 
 class StatementRunner:
-    """Remembers, from one pass to the next, what a statement reaches and which tables it reads."""
+    """Runs statements. It remembers between two passes which objects a statement reaches and which tables it reads."""
 
     def __init__(
         self, session: PostgresSession, work: EffectContext, reach: Reach, *, reads_only: bool, seconds: float
@@ -73,20 +73,22 @@ class StatementRunner:
         self._counts = Counts({}, 0)
         self.may_write = False
         self.blocked: list[ReachedObjects] = []
-        """What statements reach that could not have a lock at once."""
+        """The objects that statements reach whose lock was not free at once."""
         self.blocking_table = ""
-        """The table that another session kept the last of them from, if it is known."""
+        """The table that another session had locked last, if it is known."""
 
     def forget(self) -> None:
-        """Before all is tried again: others may have changed the database."""
+        """Forget all facts about the statements before a retry, as other sessions may have changed the database."""
         self._reached.clear()
         self._reads.clear()
         self._copied = None
         self.blocking_table = ""
 
     def find_reached(self, actions: Sequence[RequestedAction]) -> list[ReachedObjects]:
-        """What the statements reach, as far as that can be known before the first one runs. Nothing is remembered but
-        for a text that is to read only: it makes no table that another statement could be about.
+        """Return what the statements reach, as far as that is known before the first one runs.
+
+        Only the results of read-only texts are remembered, because such texts create no table that a later statement
+        could use.
         """
         found = []
         self.may_write = False
@@ -95,7 +97,7 @@ class StatementRunner:
                 try:
                     statements = self._parse_text(text)
                 except RefusedError:
-                    continue  # it is told when it is its turn
+                    continue  # the run reports this error in its order
                 for one in statements:
                     self.may_write |= not (one.is_read or one.kind == "EXPLAIN")
                     try:
@@ -112,13 +114,13 @@ class StatementRunner:
         return found
 
     def copy_sequences(self, copied: frozenset[int]) -> None:
-        """In a preview: numbers are taken from copies. `copied`: sequences of which there is one already."""
+        """Take numbers from copies of sequences, in a preview. `copied`: sequences that are copied already."""
         self._copied = copied
 
     def run(
         self, actions: Sequence[RequestedAction], *, continue_on_error: bool, ours: frozenset[int] = frozenset()
     ) -> list[Did]:
-        """All of them; with `continue_on_error`, also after a failure. `ours` are tables that are not the plan's."""
+        """Run all actions. With `continue_on_error`, also after a failure. `ours`: Remit's own tables, not counted."""
         self._ours = ours
         self._counts = count(self._wire, ours)
         did = []
@@ -144,11 +146,11 @@ class StatementRunner:
             self._session.apply_settings()
             self._counts = count(self._wire, self._ours)
         except ServerError:
-            return False  # the connection is gone, and with it everything
+            return False  # the connection is lost
         return True
 
     def _with_deferred_changes(self, did: Sequence[Did]) -> list[Did]:
-        """With what was put off to the end, which is told of the last action: nobody knows whose it was."""
+        """Run deferred triggers. Add their changes to the last action, because the responsible action is unknown."""
         before = self._counts
         self._counts = check_constraints(self._session, before, self._ours, self._seconds)
         changed = between(before, self._counts)
@@ -160,8 +162,8 @@ class StatementRunner:
         described = dict(one.statements[-1])
         described["writes"] = list(dict.fromkeys((*described["writes"], *map(self._name, changed.tables))))
         described["destroys"] = described["destroys"] or changed.deletes
-        described["words"] += f"; triggers at the end change {', '.join(map(self._name, changed.tables)) or 'more'}"
-        structure = ("what triggers did to the structure of the database at the end",) if changed.structure else ()
+        described["words"] += f"; deferred triggers change {', '.join(map(self._name, changed.tables)) or 'more'}"
+        structure = ("the change of the structure of the database by deferred triggers",) if changed.structure else ()
         late = one._replace(
             statements=(*one.statements[:-1], described),
             tables={**one.tables, **tables},
@@ -207,7 +209,7 @@ class StatementRunner:
         if text.results is not None and not any(one.is_read and one.kind == "SELECT" for one in statements):
             raise RefusedError(
                 Reason.SQL_REFUSED,
-                "its rows are to be saved, and no SELECT gives any",
+                "its rows are to be saved, but it has no SELECT that returns rows",
                 where=THE_TEXT,
                 next_step="End it with a SELECT, or leave out `save_results_to`.",
             )
@@ -226,7 +228,7 @@ class StatementRunner:
             if key not in self._reads:
                 self._reads[key] = self._planned(one, values)
             emptied_rows = self._rows_of(one.empties) if one.empties else None
-            self._session.use_statement_settings()  # with the time that is left now
+            self._session.use_statement_settings()  # with the time that is left after planning
             self._wire.prepare(one.text)
             ran = self._wire.run_prepared(values, rows.add)
             self._require_same_transaction(one)
@@ -248,7 +250,7 @@ class StatementRunner:
         )
 
     def _busy_error(self, one: PostgresStatement, reached: ReachedObjects | RefusedError | None = None) -> RemitError:
-        """Another session has a lock that it needs. What it needs is remembered, so that it can be had first."""
+        """Return the error for a lock of another session. Store the needed objects, so a retry locks them first."""
         self._session.apply_settings()
         names = {token.name for token in tokens_of(one.text) if token.name}
         table = held_table(self._wire, names)
@@ -258,11 +260,11 @@ class StatementRunner:
         elif isinstance(reached, ReachedObjects):
             self.blocked.append(reached)
         return lock_held_error(
-            table or f"what statement {one.number} ({one.called}) needs", self._session.lock_wait.seconds
+            table or f"an object that statement {one.number} ({one.called}) needs", self._session.lock_wait.seconds
         )
 
     def _require_allowed(self, one: PostgresStatement, key: tuple[int, int]) -> None:
-        """Refused if it reaches what it may not. Before anything of it is planned: planning runs functions too."""
+        """Refuse a statement that reaches a forbidden object. Call this before planning, which runs functions too."""
         is_new = key not in self._reached
         if is_new:
             self._reached[key] = self._reach.inspect(one)
@@ -272,11 +274,11 @@ class StatementRunner:
         missing = frozenset() if self._copied is None else reached.sequences - self._copied
         for step in copies(self._wire, missing) if missing else ():
             self._wire.do(step.text)
-        if is_new or missing:  # what we did to the catalog is not the statement's
+        if is_new or missing:  # changes of the catalog by Remit do not belong to the statement
             self._counts = count(self._wire, self._ours)
 
     def _rows_of(self, tables: Sequence[Sequence[str]]) -> int | None:
-        """How many rows are there, of tables that are about to be emptied; None if they are many, or cannot be read."""
+        """Count the rows of tables before they are emptied. None if there are too many, or if they cannot be read."""
         self._wire.do(f"SAVEPOINT {_COUNTING}")
         try:
             total = 0
@@ -301,7 +303,7 @@ class StatementRunner:
                 Reason.SQL_REFUSED,
                 f"statement {one.number} ({one.kind}): it ended the transaction of the plan",
                 where=THE_TEXT,
-                next_step="Leave it out: all statements of a plan on one connection are one transaction.",
+                next_step="Leave it out. All statements of a plan on one connection are one transaction.",
             )
 
     def _spot(self, text: RequestedText) -> PathHandle:
@@ -310,7 +312,7 @@ class StatementRunner:
     def _planned(
         self, one: PostgresStatement, values: Sequence[bytes | None]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Tables that the server's own plan reads, also behind a view, and those that it writes to."""
+        """Return the tables that the server's query plan reads, also through views, and those that it writes to."""
         if one.kind not in _SCANNED or one.changes_structure:
             return (), ()
         found = self._wire.do_with(f"EXPLAIN (VERBOSE, FORMAT JSON) {one.text}", values)
@@ -367,7 +369,7 @@ class StatementRunner:
         return {int(oid or 0): name or "" for oid, name in self._wire.do(_TYPES, oids)}
 
 
-# --- in words --------------------------------------------------------------------------------------------------------
+# --- descriptions ----------------------------------------------------------------------------------------------------
 
 _VERBS: Final = {
     "INSERT": "inserts into",
@@ -387,7 +389,7 @@ def describe(one: PostgresStatement, reads: Sequence[str], writes: Sequence[str]
         return "explains a statement"
     parts = []
     if writes or not one.is_read:
-        what = one.about or ", ".join(writes) or ", ".join(one.named) or "nothing that is counted"
+        what = one.about or ", ".join(writes) or ", ".join(one.named) or "nothing that the server counts"
         parts.append(f"{_VERBS[one.called]} {what}")
     if reads:
         parts.append(f"reads {', '.join(reads)}")
@@ -395,7 +397,7 @@ def describe(one: PostgresStatement, reads: Sequence[str], writes: Sequence[str]
 
 
 def render_answer(did: Did) -> dict[str, Any]:
-    """What the host is told of one action's rows and statements."""
+    """Return the rows and statements of one action, for the host."""
     shown = did.shown
     rows = shown.preview if shown is not None else []
     return {
@@ -409,7 +411,7 @@ def render_answer(did: Did) -> dict[str, Any]:
 
 
 def _truncate_texts(texts: Sequence[str], remaining: int) -> list[str]:
-    """As many as there is room for in one message."""
+    """Return the first texts that fit into one message."""
     selected: list[str] = []
     for text in texts:
         remaining -= len(json.dumps(text))
@@ -420,7 +422,7 @@ def _truncate_texts(texts: Sequence[str], remaining: int) -> list[str]:
 
 
 def summarise(reasons: Sequence[str]) -> str:
-    """The first ones, and how many more there are."""
+    """Return the first reasons as a text, with the number of the others."""
     more = f", and {len(reasons) - _MOST_REASONS:,} more" if len(reasons) > _MOST_REASONS else ""
     return ", ".join(reasons[:_MOST_REASONS]) + more
 
@@ -428,16 +430,16 @@ def summarise(reasons: Sequence[str]) -> str:
 def _unseen(one: PostgresStatement, described: Mapping[str, Any], changed: Changed) -> str:
     counted = sum(sum(change) for change in changed.tables.values())
     if (described.get("rows_changed") or 0) > counted and not one.changes_structure:
-        return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
+        return f"{one.kind} changed rows for which the server has no counters, such as those of a foreign table"
     return ""
 
 
 def _structure(one: PostgresStatement) -> str:
-    """What it did, as `TRUNCATE of orders`."""
+    """Describe the change of the structure, such as `TRUNCATE of orders`."""
     if not one.changes_structure:
-        return f"what {one.kind} did to the structure of the database"
+        return f"the change of the structure of the database by {one.kind}"
     first = one.text.split(maxsplit=1)[0].upper()
-    return f"{first} of {one.about or ', '.join(one.named) or 'what is not known'}"
+    return f"{first} of {one.about or ', '.join(one.named) or 'an unknown object'}"
 
 
 def _changed_rows(tag: str) -> int | None:
@@ -457,7 +459,7 @@ def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
 
 @contextmanager
 def _named(text: RequestedText) -> Iterator[None]:
-    """A problem of the text is told with the name of its file."""
+    """Add the name of the file to a problem of its text."""
     try:
         yield
     except RemitError as problem:

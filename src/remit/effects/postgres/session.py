@@ -1,4 +1,4 @@
-"""A connection made ready: settings that give exact text, a role that reaches no files, one transaction."""
+"""A prepared session: settings that return exact text, a role that reaches no files, and one transaction."""
 
 import json
 import time
@@ -15,9 +15,9 @@ SERVER: Final = "server"
 MAX_CONNINFO: Final = 64 << 10
 OUR_PATH: Final = "pg_catalog, pg_temp"
 LOCK_SECONDS: Final = 5.0
-"""How long another session's lock is waited for, unless the connection says less."""
+"""The maximum of seconds to wait for locks of other sessions, unless the connection sets less."""
 _IDLE_SECONDS: Final = 3_600
-"""So long the server waits for us between two statements, while the other parts of a plan are carried out."""
+"""How long the server keeps an idle transaction open, while Remit runs the other parts of a plan."""
 
 AT_ONCE: Final = "1ms"
 
@@ -29,7 +29,7 @@ EXACT: Final = {
     "bytea_output": "hex",
     "xmlbinary": "base64",
 }
-"""So that a value and its text are the same, back and forth."""
+"""Settings with which a value and its text convert into each other without loss."""
 _SETTINGS: Final = {
     **EXACT,
     "client_encoding": "UTF8",
@@ -37,9 +37,9 @@ _SETTINGS: Final = {
     "client_min_messages": "error",
     "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS}s",
     "application_name": "remit",
-    # Nothing is waited for while a lock is held. It is the least that there is; 0 would be no limit. See `locks`.
+    # Remit does not wait while it holds a lock (see `table_locks`). This is the shortest time; 0 would mean no limit.
     "lock_timeout": AT_ONCE,
-    # A machine that is gone without a word is noticed, and what it had begun is rolled back.
+    # The server notices a machine that fails without closing the connection, and rolls back its transaction.
     "tcp_keepalives_idle": "60",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "6",
@@ -60,22 +60,22 @@ _MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()
 
 
 class SessionIdentity(NamedTuple):
-    """Which database it is, and whose session."""
+    """The database, the server process and the role of a session."""
 
     database: str
-    """The identifier of the server's files, and the number of the database in them."""
+    """The identifier of the server's files, and the number of the database."""
     backend: int
     role: str
 
 
 class LockWait:
-    """How long this process waits for locks of other sessions: one time for all of its transactions and attempts.
+    """The time that this process may wait for locks of other sessions, in all its transactions and attempts together.
 
-    Only waiting is counted, not the time that statements run.
+    Only the waiting is counted, not the time in which statements run.
     """
 
     def __init__(self, seconds: float, left: float) -> None:
-        """`seconds`: as the connection has it. `left`: what earlier processes of the same request have left of it."""
+        """`seconds`: the setting of the connection. `left`: the rest after earlier processes of the same request."""
         self.seconds = seconds
         self.waited = 0.0
         self._most = left
@@ -86,7 +86,7 @@ class LockWait:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Around what does little else than wait."""
+        """Count the time of the block as waiting."""
         began = time.monotonic()
         try:
             yield
@@ -95,12 +95,12 @@ class LockWait:
 
 
 def lock_timeout(seconds: float) -> str:
-    """Never 0, which would be no limit."""
+    """Return the setting. It is never 0, which would mean no limit."""
     return f"{max(int(seconds * 1_000), 1)}ms"
 
 
 class PostgresSession:
-    """One connection and its one transaction."""
+    """A connection and its transaction."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class PostgresSession:
         self.identity = identity
         self.lock_wait = lock_wait
         self.hold_seconds: float | None = None
-        """How long a transaction may keep others from a table. None: as long as its statements may take."""
+        """The maximum of seconds that a transaction may block other sessions. None: only statements have a limit."""
         self._seconds = seconds
         self._path = path
         all_settings = {"search_path": OUR_PATH, **settings}
@@ -126,11 +126,11 @@ class PostgresSession:
         self._set_ours = f"SELECT {', '.join(sets)}"
 
     def begin(self, *, reads_only: bool) -> None:
-        """All statements see one state of the database: that of the first one that looks at a row, so not of LOCK."""
+        """Begin a transaction. All statements see the state of the first one that reads a row, which LOCK does not."""
         self.wire.do(f"BEGIN ISOLATION LEVEL REPEATABLE READ, {'READ ONLY' if reads_only else 'READ WRITE'}")
 
     def use_statement_settings(self) -> None:
-        """Names are looked up as the role has it, and no more time is taken than is left: for statements of a plan."""
+        """Use the role's own search path and the remaining time, for statements of a plan."""
         self.wire.do(
             "SELECT pg_catalog.set_config('search_path', $1, false), "
             "pg_catalog.set_config('statement_timeout', $2, false)",
@@ -139,19 +139,20 @@ class PostgresSession:
         )
 
     def apply_settings(self) -> None:
-        """Names are looked up in the catalog only, whatever functions and operators others have made; and all that we
-        rely on is set again, because a function can set anything for the rest of the transaction.
+        """Apply the settings that Remit relies on again, because a function can change them until the transaction ends.
+
+        Names are then looked up only in the catalog, so functions and operators of users are not used.
         """
         timeout = quoted_text(self._statement_timeout())
         self.wire.do(f"{self._set_ours}, pg_catalog.set_config('statement_timeout', {timeout}, false)")
 
     def start_hold_limit(self) -> None:
-        """From now on others wait for us."""
+        """Start the limit of `hold_seconds`, because other sessions may wait for this one from now on."""
         self.wire.until = None if self.hold_seconds is None else time.monotonic() + self.hold_seconds
 
     @property
     def is_past_hold_limit(self) -> bool:
-        """Whether others have waited for as long as they are to."""
+        """Whether other sessions may have waited for the maximum time."""
         return self.wire.until is not None and time.monotonic() >= self.wire.until
 
     def _statement_timeout(self) -> str:
@@ -161,12 +162,12 @@ class PostgresSession:
         return f"{int(seconds * 1_000) + 1}ms"
 
     def xid(self) -> str:
-        """The transaction's, which it gets by this if it had none."""
+        """Return the id of the transaction. It gets one now if it had none."""
         return self.wire.one("SELECT pg_current_xact_id()")[0] or ""
 
 
 def connect(work: EffectContext) -> PostgresWire:
-    """Before the walls close. The conninfo is the host's, and comes in a descriptor that nobody else has."""
+    """Connect, before the sandbox is closed. Only this process gets the descriptor with the connection string."""
     options: dict[str, Any] = json.loads(read_given(work, SERVER, MAX_CONNINFO))
     try:
         return PostgresWire({name: str(value) for name, value in options.items()})
@@ -177,7 +178,13 @@ def connect(work: EffectContext) -> PostgresWire:
 def open_session(
     wire: PostgresWire, *, reads_only: bool, seconds: float, lock_wait: LockWait | None = None
 ) -> PostgresSession:
-    """Settings, and BEGIN. All statements see one state of the database, so that they can be run twice and compared."""
+    """Apply the settings and begin a transaction.
+
+    All statements see one state of the database, so that they can run twice and be compared.
+
+    Raises:
+        RefusedError: The role could reach files of the server, or the database has no encoding.
+    """
     lock_wait = lock_wait or LockWait(LOCK_SECONDS, LOCK_SECONDS)
     (path,) = wire.one("SELECT pg_catalog.current_setting('search_path')")
     wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
@@ -202,24 +209,24 @@ def identify(wire: PostgresWire) -> SessionIdentity:
 
 
 def _require_text(wire: PostgresWire) -> None:
-    """Without an encoding, what is in the tables is bytes that only their owner can read."""
+    """Refuse a database without an encoding, because the meaning of its bytes is unknown."""
     if wire.one("SELECT current_setting('server_encoding')") == ("SQL_ASCII",):
         raise RefusedError(
             Reason.CAPABILITY_UNSUPPORTED,
-            "this database has no encoding (SQL_ASCII), so its text cannot be read for certain",
+            "this database has no encoding (SQL_ASCII), so its text cannot be read reliably",
             where="the server",
             next_step="Use a database with an encoding, such as UTF8.",
         )
 
 
 def _require_harmless_role(wire: PostgresWire) -> None:
-    """A statement of such a role could reach files and programs of the server, past every wall that is here."""
+    """Refuse a role that can reach files and programs of the server, because the sandbox does not limit the server."""
     role, is_super, others = wire.one(_ROLE)
     if is_super == "t" or others:
         what = "is a superuser" if is_super == "t" else f"is a member of {others}"
         raise RefusedError(
             Reason.SQL_REFUSED,
-            f"the role {role} {what}, and could reach files and programs of the server",
+            f"the role {role} {what}, so it could reach files and programs of the server",
             where="the server",
-            next_step="Make a role for Remit that owns the tables it is to change, and nothing more.",
+            next_step="Create a role for Remit that owns only the tables that it may change.",
         )

@@ -1,8 +1,9 @@
-"""What a text of SQL would do on a PostgreSQL server, statement by statement, before anything of it runs.
+"""Analyses a text of SQL, statement by statement, before any of it runs.
 
-Pure. An allow-list by the first words says what may run; everything else is refused with the kind it is of. Each
-statement is sent alone, and the server refuses a second one behind it. Limit: functions, views and triggers of the
-database can do more than the words say; which tables were really changed is counted by the server, see `counts`.
+Pure. An allow-list of the first words decides which statements may run. All others are refused, and the message names
+their kind. Each statement is sent alone, and the server refuses a second one after it. Limit: functions, views and
+triggers of the database can do more than the words show. The server counts which tables really changed; see
+`row_counts`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,15 +30,15 @@ _OF_COMMENTS: Final = _OBJECTS | {"COLUMN", "CONSTRAINT"}
 _BEFORE_A_NAME: Final = frozenset({"IF", "NOT", "EXISTS", "ONLY", "CONCURRENTLY", "TABLE", "INTO", "FROM"})
 _DESTROYING: Final = frozenset({"DELETE", "DROP", "TRUNCATE"})
 _OF_SEVERAL: Final = frozenset({"DROP", "TRUNCATE"})
-"""What may name several of a kind."""
+"""Statements that can name several objects."""
 _BESIDE_THE_EMPTIED: Final = frozenset({"RESTART", "CONTINUE", "IDENTITY", "RESTRICT"})
 _BESIDE_A_SCHEMA: Final = frozenset({"CREATE", "GRANT"})
 _RUNS_IT: Final = frozenset({"ANALYZE", "ANALYSE"})
 
-_TRANSACTION: Final = "Leave it out: all statements of a plan on one connection are one transaction already."
-_TO_A_FILE: Final = "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`."
+_TRANSACTION: Final = "Leave it out. All statements of a plan on one connection are already one transaction."
+_TO_A_FILE: Final = "Leave it out. To save the rows of a SELECT to a file, name that file in `save_results_to`."
 _ITSELF: Final = "Write the statement itself, with parameters: $name."
-_PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
+_PLAIN_ADVICE: Final = "Leave it out. A text may only read and change the tables of its database."
 _ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"), _TRANSACTION),
     **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "MOVE", "CLOSE", "CALL", "DO"), _ITSELF),
@@ -48,7 +49,7 @@ _NOT_FOR_PLANS: Final = frozenset(
     | {"REASSIGN", "REFRESH", "REINDEX", "RESET", "REVOKE", "SECURITY", "SET", "SHOW", "UNLISTEN", "VACUUM"}
 )
 _KNOWN: Final = (
-    "Begin it with one of SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP, COMMENT, EXPLAIN, "
+    "Start it with one of SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP, COMMENT, EXPLAIN, "
     "VALUES, TABLE or WITH."
 )
 
@@ -57,62 +58,74 @@ class PostgresStatement(NamedTuple):
     """One statement of a text."""
 
     number: int
-    """From 1."""
+    """The number in the text, from 1."""
     kind: str
     text: str
-    """As it is sent: from its first to its last word, with $1, $2 ... for its parameters."""
+    """The text that is sent: from the first to the last word, with $1, $2 ... for the parameters."""
     parameters: tuple[str, ...]
-    """Their names, in the order of their numbers."""
+    """The names of the parameters, in the order of their numbers."""
     named: tuple[str, ...]
-    """The table or the like that it is about by its words, if they say so."""
+    """The tables or other objects that it changes, if its words name them."""
     is_read: bool
-    """Changes nothing, as far as its own words go."""
+    """Whether it changes nothing according to its own words."""
     changes_structure: bool
-    """Makes, alters or removes tables and the like, or empties them: nothing that images of rows could give back."""
+    """Whether it creates, alters, drops or empties tables or other objects. Row images cannot restore these."""
     destroys: bool = False
-    """By its words, rows, columns or whole tables are gone afterwards."""
+    """Whether its words delete rows, columns or whole tables."""
     written: str = ""
-    """As it stands in the text, with the names of its parameters."""
+    """The original text, with the names of its parameters."""
     empties: tuple[tuple[str, ...], ...] = ()
-    """The tables that TRUNCATE names, each with its schema if it has one, if it is only about these."""
+    """The tables that TRUNCATE names, each with its schema if it has one. Empty if it may empty other tables too."""
     about: str = ""
-    """What it is about, in words, where that is not a name: `an index on orders`."""
+    """A description of the object if it has no name, such as `an index on orders`."""
 
     @property
     def called(self) -> str:
-        """What people call it: TRUNCATE removes rows, and is not DELETE."""
+        """The name of the statement for people. A TRUNCATE has the kind DELETE, but is shown as TRUNCATE."""
         return "TRUNCATE" if self.text[:8].upper() == "TRUNCATE" else self.kind
 
 
 def analyse(text: str) -> tuple[PostgresStatement, ...]:
-    """All statements, or RefusedError with the number and the kind of the first that is not for a text."""
+    """Return all statements of a text.
+
+    Raises:
+        RefusedError: A statement is not allowed. The message has the number and the kind of the first one.
+    """
     _require_readable(text)
     found = list(split(text))
     if not found:
-        raise _refusal("there is no statement in it", "Write at least one statement.")
+        raise _refusal("the text has no statement", "Write at least one statement.")
     if len(found) > MAX_STATEMENTS:
         raise _refusal(
-            f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} are run together", "Split it into several."
+            f"the text has {len(found):,} statements, and {MAX_STATEMENTS} are the maximum",
+            "Split it into several texts.",
         )
     return tuple(_analyse_one(number, text, tokens) for number, tokens in enumerate(found, start=1))
 
 
 def bind(statements: Sequence[PostgresStatement], values: Mapping[str, Any]) -> None:
-    """Every parameter that is used must be given, every one that is given must be used, each a plain value."""
+    """Check that each used parameter has a value, each value is used, and each one is a plain value.
+
+    Raises:
+        RefusedError: One of these conditions is not met.
+    """
     used = {name for one in statements for name in one.parameters}
     for name in sorted(used - values.keys()):
-        raise _refusal(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
+        raise _refusal(f"the parameter {name!r} is used and has no value", "Add a value for it to `parameters`.")
     for name in sorted(values.keys() - used):
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in values.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
-            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
+            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Use a plain value.")
         if isinstance(value, str) and "\0" in value:
-            raise _refusal(f"the value of the parameter {name!r} has a NUL character", "The server keeps none.")
+            raise _refusal(
+                f"the value of the parameter {name!r} has a NUL character",
+                "Remove the character. The server cannot store it.",
+            )
 
 
 def values_of(one: PostgresStatement, values: Mapping[str, Any]) -> list[bytes | None]:
-    """As the server is sent them, beside the text: it finds out of which type each is to be."""
+    """Return the values as they are sent, separate from the text. The server determines the type of each one."""
     return [_as_text(values[name]) for name in one.parameters]
 
 
@@ -120,7 +133,7 @@ def require_reading(statements: Sequence[PostgresStatement]) -> None:
     for one in statements:
         if not one.is_read:
             raise _statement_refusal(
-                one.number, one.kind, "it may change the database, and this text is to read only", "Leave it out."
+                one.number, one.kind, "it may change the database, but this text may only read", "Leave it out."
             )
 
 
@@ -134,13 +147,13 @@ def _as_text(value: Any) -> bytes | None:
 
 def _require_readable(text: str) -> None:
     if "\0" in text:
-        raise _refusal("it has a NUL character, behind which a statement could hide", "Remove the character.")
+        raise _refusal("the text has a NUL character, which could hide a statement after it", "Remove the character.")
     if len(text) > MAX_TEXT:
-        raise _refusal(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
+        raise _refusal(f"the text has more than {MAX_TEXT:,} characters", "Split it into several texts.")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise _refusal("it has half a character, which is not text", "Save it as UTF-8.") from None
+        raise _refusal("the text has half of a character (a lone surrogate)", "Save it as UTF-8.") from None
 
 
 def _analyse_one(number: int, text: str, tokens: Sequence[PostgresToken]) -> PostgresStatement:
@@ -166,11 +179,11 @@ def _analyse_one(number: int, text: str, tokens: Sequence[PostgresToken]) -> Pos
     )
 
 
-# --- which kind it is of ---------------------------------------------------------------------------------------------
+# --- the kind of a statement -----------------------------------------------------------------------------------------
 
 
 def _kind_of(number: int, tokens: Sequence[PostgresToken]) -> str:
-    """SELECT, INSERT, UPDATE, DELETE, MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN; else it is refused."""
+    """Return SELECT, INSERT, UPDATE, DELETE, MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN. Refuse any other kind."""
     first = next((token for token in tokens if token.text != "("), tokens[0])
     match first.word:
         case "SELECT" | "VALUES" | "TABLE":
@@ -197,8 +210,8 @@ def _kind_of(number: int, tokens: Sequence[PostgresToken]) -> str:
 
 def _not_run(number: int, kind: str) -> RefusedError:
     if kind not in _ADVICE and kind not in _NOT_FOR_PLANS:
-        return _statement_refusal(number, kind, "this is no statement that is known here", _KNOWN)
-    return _statement_refusal(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
+        return _statement_refusal(number, kind, "this kind of statement is unknown", _KNOWN)
+    return _statement_refusal(number, kind, "statements of this kind are not allowed", _ADVICE.get(kind, _PLAIN_ADVICE))
 
 
 def _printable_kind(token: PostgresToken) -> str:
@@ -215,39 +228,43 @@ def _kind_after_with(number: int, tokens: Sequence[PostgresToken]) -> str:
             return "MERGE_INTO" if token.word == "MERGE" else token.word
     if depth == 0 and any(token.word in _READS for token in tokens):  # WITH ... (SELECT ...)
         return "SELECT"
-    raise _statement_refusal(number, "WITH", "it has no statement at its end", "Write one.")
+    raise _statement_refusal(
+        number, "WITH", "it does not end with a statement", "Add a SELECT, INSERT, UPDATE, DELETE or MERGE."
+    )
 
 
 def _kind_of_structure(number: int, kind: str, tokens: Sequence[PostgresToken]) -> str:
     _require_object(number, kind, tokens, _OBJECTS)
     words = [token.word for token in tokens]
     if "CONCURRENTLY" in words[:6]:
-        raise _statement_refusal(number, kind, "CONCURRENTLY cannot be taken back if it fails", "Leave it out.")
+        raise _statement_refusal(number, kind, "CONCURRENTLY cannot be undone if it fails", "Leave it out.")
     if "SCHEMA" in words[:2] and _BESIDE_A_SCHEMA & set(words[2:]):
-        raise _statement_refusal(number, kind, "it makes more than a schema", "Write each as a statement of its own.")
+        raise _statement_refusal(
+            number, kind, "it creates more than a schema", "Write each part as a separate statement."
+        )
     if "EXECUTE" in words:
-        raise _statement_refusal(number, kind, "it runs a statement that is not in it", _ITSELF)
+        raise _statement_refusal(number, kind, "it runs a statement that is not in the text", _ITSELF)
     return kind
 
 
 def _require_object(number: int, kind: str, tokens: Sequence[PostgresToken], known: frozenset[str]) -> None:
-    """CREATE OR REPLACE VIEW: of what it is."""
+    """Refuse a statement about another kind of object than `known`, such as VIEW in CREATE OR REPLACE VIEW."""
     for token in tokens[1:]:
         if token.word in known:
             return
         if token.word not in _BEFORE_AN_OBJECT:
-            what = f"it is about a {token.word[:20]}" if token.word else "it does not say what it is about"
+            what = f"it is about a {token.word[:20]}" if token.word else "it does not name a kind of object"
             raise _statement_refusal(
                 number,
                 kind,
-                f"{what}, and only tables, indexes, views, sequences, types and schemas are made and changed",
+                f"{what}, and a plan may change only tables, indexes, views, sequences, types and schemas",
                 _PLAIN_ADVICE,
             )
-    raise _statement_refusal(number, kind, "it does not say what it is about", _PLAIN_ADVICE)
+    raise _statement_refusal(number, kind, "it does not name a kind of object", _PLAIN_ADVICE)
 
 
 def explained(text: str) -> str:
-    """Of an EXPLAIN that `analyse` has passed: the statement that it is about."""
+    """Return the statement that an EXPLAIN explains. `analyse` has accepted the EXPLAIN before."""
     tokens = list(tokens_of(text))
     return text[tokens[_explained_from(tokens)].start :]
 
@@ -262,12 +279,14 @@ def _explained_from(tokens: Sequence[PostgresToken]) -> int:
 
 
 def _explain(number: int, tokens: Sequence[PostgresToken]) -> str:
-    """The statement that it is about is held to the same rules, and is not run."""
+    """Check an EXPLAIN. Its statement must follow the same rules, although it does not run."""
     start = _explained_from(tokens)
     if any(token.name.upper() in _RUNS_IT for token in tokens[1:start]):
-        raise _statement_refusal(number, "EXPLAIN", "with ANALYZE it runs what it explains", "Leave out ANALYZE.")
+        raise _statement_refusal(
+            number, "EXPLAIN", "with ANALYZE it runs the explained statement", "Leave out ANALYZE."
+        )
     if start >= len(tokens):
-        raise _statement_refusal(number, "EXPLAIN", "there is nothing that it explains", "Leave it out.")
+        raise _statement_refusal(number, "EXPLAIN", "it has no statement to explain", "Leave it out.")
     if tokens[start].word == "EXPLAIN":
         raise _statement_refusal(number, "EXPLAIN", "it explains another EXPLAIN", "Leave it out.")
     _kind_of(number, tokens[start:])
@@ -275,7 +294,7 @@ def _explain(number: int, tokens: Sequence[PostgresToken]) -> str:
 
 
 def _makes_a_table(tokens: Sequence[PostgresToken]) -> bool:
-    """SELECT ... INTO new_table."""
+    """Return whether a SELECT ... INTO creates a table."""
     depth = 0
     for token in tokens:
         depth += (token.text == "(") - (token.text == ")")
@@ -285,14 +304,14 @@ def _makes_a_table(tokens: Sequence[PostgresToken]) -> bool:
 
 
 def _writes_within(tokens: Sequence[PostgresToken]) -> bool:
-    """WITH x AS (DELETE ...). FOR UPDATE is none."""
+    """Return whether a part in parentheses writes, as in WITH x AS (DELETE ...). FOR UPDATE does not write."""
     return any(
         token.word in _WRITES and place > 1 and tokens[place - 1].text == "(" for place, token in enumerate(tokens)
     )
 
 
 def _destroys(tokens: Sequence[PostgresToken]) -> bool:
-    """Of a column that is named like one of the words it is believed too: better once too often."""
+    """Return whether a word deletes data. A column with such a name is reported too, to be safe."""
     return any(token.word in _DESTROYING for token in tokens)
 
 
@@ -316,7 +335,7 @@ def _named(kind: str, tokens: Sequence[PostgresToken]) -> tuple[str, ...]:
 
 
 def _names_from(tokens: Sequence[PostgresToken], start: int) -> tuple[list[list[PostgresToken]], int]:
-    """The names that begin there, with commas between them, each with its schema if it has one; and where they end."""
+    """Return the comma-separated names from `start`, each with its schema if it has one, and the place after them."""
     names: list[list[PostgresToken]] = []
     while True:
         while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
@@ -340,7 +359,7 @@ def _plain_name(parts: Sequence[PostgresToken]) -> str:
 
 
 def _emptied(tokens: Sequence[PostgresToken]) -> tuple[tuple[str, ...], ...]:
-    """Nothing if it may be about more tables than it names, by CASCADE."""
+    """Return the tables that TRUNCATE names. Empty if it may empty further tables because of CASCADE."""
     names, end = _names_from(tokens, 1)
     if any(token.word not in _BESIDE_THE_EMPTIED for token in tokens[end:]):
         return ()
@@ -348,7 +367,7 @@ def _emptied(tokens: Sequence[PostgresToken]) -> tuple[tuple[str, ...], ...]:
 
 
 def _is_nameless_index(tokens: Sequence[PostgresToken]) -> bool:
-    """CREATE INDEX ON orders (id): the server makes up a name."""
+    """Return whether the server chooses the name of the index, as in CREATE INDEX ON orders (id)."""
     words = [token.word for token in tokens[:4]]
     return tokens[0].word == "CREATE" and ("INDEX", "ON") in pairwise(words)
 
@@ -358,7 +377,7 @@ def _about(kind: str, tokens: Sequence[PostgresToken]) -> str:
 
 
 def _numbered(number: int, kind: str, text: str, tokens: Sequence[PostgresToken]) -> tuple[str, tuple[str, ...]]:
-    """The text with $1, $2 ... in place of $names."""
+    """Return the text with $1, $2 ... for the named parameters, and their names."""
     names: dict[str, int] = {}
     pieces: list[str] = []
     at = tokens[0].start
@@ -369,7 +388,7 @@ def _numbered(number: int, kind: str, text: str, tokens: Sequence[PostgresToken]
         pieces.append(f"{text[at : token.start]}${place}")
         at = token.end
     if len(names) > MAX_PARAMETERS:
-        raise _statement_refusal(number, kind, f"it has more than {MAX_PARAMETERS} parameters", "Use fewer.")
+        raise _statement_refusal(number, kind, f"it has more than {MAX_PARAMETERS} parameters", "Use fewer parameters.")
     return "".join((*pieces, text[at : tokens[-1].end])), tuple(names)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a table, and whether images of its rows can be taken: if not, why, in words."""
+"""The facts about a table, and whether images of its rows can be captured, or the reason why not."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, pg_has_role(c.r
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ANY ($1::oid[])
 """
-"""The last: a type that somebody's function makes of a text. What it makes of it need not be what the text was of."""
+"""The last column is a type that a user's function converts from text. Such a conversion may not restore the value."""
 _BY_NAME: Final = """
 SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
 """
@@ -42,21 +42,21 @@ SELECT has_database_privilege(current_database(), 'TEMP'),
 
 
 class Column(NamedTuple):
-    """One of a table's."""
+    """One column of a table."""
 
     name: str
     type: str
-    """As it is written in SQL, with its schema if it is not the catalog's."""
+    """The type as it is written in SQL, with its schema if it is not in the catalog."""
     identity: str
-    """'a': always made by the server; 'd': if it is not given; or empty."""
+    """'a': the server always creates the value. 'd': it does so if none is given. Otherwise empty."""
     generated: str
-    """'s': computed from others and stored."""
+    """'s': computed from other columns, and stored. Otherwise empty."""
     is_builtin: bool
-    """Whether its type is the catalog's, so that values can be compared by an operator of the catalog's."""
+    """Whether its type is built in, so that a built-in operator can compare its values."""
 
 
 class Table(NamedTuple):
-    """What images of its rows are made with."""
+    """The properties of a table that images of its rows need."""
 
     oid: int
     schema: str
@@ -87,11 +87,11 @@ class Table(NamedTuple):
 class TableFacts(NamedTuple):
     table: Table
     not_captured: str
-    """Why no images of its rows can be taken; empty if they can."""
+    """The reason why images of its rows cannot be captured. Empty if they can."""
 
 
 def parse_table(fields: Mapping[str, Any]) -> Table:
-    """From the header of a file of images. KeyError, TypeError or ValueError if it is none."""
+    """Parse a table of the header of an image file. Raises KeyError, TypeError or ValueError if it is malformed."""
     columns = tuple(
         Column(str(one["name"]), str(one["type"]), str(one["identity"]), str(one["generated"]), bool(one["is_builtin"]))
         for one in fields["columns"]
@@ -114,14 +114,14 @@ def find(wire: PostgresWire, schema: str, name: str) -> TableFacts | None:
 def why_nothing_can_be_captured(wire: PostgresWire) -> str:
     may_have_temp, has_language, is_watched = wire.one(_CAN_CAPTURE)
     if is_watched == "t":
-        return "the database has event triggers, which would see what Remit does to keep rows"
+        return "the database has event triggers, which would run when Remit captures rows"
     if may_have_temp != "t":
-        return "the role may not make temporary tables, which the rows would be kept in"
-    return "" if has_language == "t" else "the role may not use PL/pgSQL, which the rows would be kept with"
+        return "the role may not create temporary tables, which are needed to capture rows"
+    return "" if has_language == "t" else "the role may not use PL/pgSQL, which is needed to capture rows"
 
 
 def parents_first(wire: PostgresWire, tables: Sequence[Table]) -> list[int]:
-    """Places in `tables`, those that others refer to first. In a circle, as they come."""
+    """Return the places in `tables`, with referenced tables first. Tables in a circle keep their order."""
     place = {table.oid: number for number, table in enumerate(tables)}
     parents: dict[int, set[int]] = {number: set() for number in place.values()}
     for child, parent in wire.do(_REFERENCES, _array(place)):
@@ -152,7 +152,7 @@ def _facts(row: Sequence[str | None]) -> TableFacts:
         (rules == "t", "has rules"),
         (security == "t", "has row security"),
         (owns != "t", "does not belong to the role"),
-        (cast is not None, f"has a column of type {cast}, which a function of the database makes of a text"),
+        (cast is not None, f"has a column of type {cast}, which a function of the database converts from text"),
     )
     why = next((text for holds, text in reasons if holds), "")
     return TableFacts(table, f"{table.shown} {why}" if why else "")

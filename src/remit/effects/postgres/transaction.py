@@ -1,10 +1,10 @@
-"""All actions of a plan in one open transaction, and how it could be taken back afterwards: images of the rows.
+"""Runs all actions of a plan in one open transaction, and captures row images for a later rollback.
 
-Before the first statement, the tables that the statements reach are locked, in a transaction of its own; see `locks`.
-Then the statements are run once to learn which tables they change. If images of some of these can be taken, everything
-is rolled back, the triggers are installed, and the statements run again. The first time, numbers come from copies of
-the sequences, so that an apply takes each number once; in a preview also the second time. A table that only a function
-of the database was found to change is locked in a second attempt, again before the first statement.
+Before the first statement, all tables that the statements reach are locked; see `table_locks`. Then the statements run
+once, to find out which tables they change. If images of some of these can be captured, everything is rolled back, the
+triggers are installed, and the statements run again. In the first run, numbers come from copies of the sequences, so
+that an apply takes each number only once. In a preview, numbers come from copies in both runs. If only a function of
+the database changed a table, this table is locked in a second attempt, again before the first statement.
 """
 
 import os
@@ -28,28 +28,30 @@ from remit.effects.postgres.undo import restore_rows
 _FIRST: Final = "remit_first"
 _SECOND: Final = "remit_second"
 _THIRD: Final = "remit_third"
-_NOT_FOLLOWED: Final = "the changes of its rows could not be followed exactly"
-_NOT_RESTORABLE: Final = "its rows could not all be given back: others refer to them, or they exclude each other"
+_NOT_FOLLOWED: Final = "the changes of its rows could not be captured exactly"
+_NOT_RESTORABLE: Final = "not all its rows could be restored: other rows refer to them, or they exclude each other"
 _MOST_REASONS: Final = 5
 _MOST_ATTEMPTS: Final = 3
-_NOT_COUNTED: Final = "the server does not count the rows that are changed (its track_counts is off)"
+_NOT_COUNTED: Final = "the server keeps no counters of changed rows (its track_counts is off)"
 
 
 class Followed(NamedTuple):
-    """What was done, and what is kept of it."""
+    """The results of all actions, and the captured images."""
 
     did: tuple[Did, ...]
     facts: Mapping[int, TableFacts]
     captured: tuple[Table, ...]
     why_not: str
-    """Why nothing that it did can be taken back, whatever it is; empty if there is no such reason."""
+    """The reason why no change can be rolled back. Empty if there is no such general reason."""
     written: WrittenImages | None
-    """Of the file of images; None if there is none."""
+    """The summary of the image file. None if there is none."""
 
 
 class Follower:
-    """Runs the actions of one order. `images` is where the file is made. `commits`: not only a preview, or one right
-    before it is done; then the locks are those that it takes to be done.
+    """Runs the actions of one order.
+
+    `images`: the place of the image file. `commits`: this is not only a preview, or it is the preview right before an
+    apply. Then it acquires the locks of an apply.
     """
 
     def __init__(
@@ -71,10 +73,14 @@ class Follower:
         self._commits = commits
         self._capture: Capture | None = None
         self._has_copies = False
-        """An apply has taken numbers from copies of sequences, so its statements must run again."""
+        """Whether an apply has taken numbers from copies of sequences. Then its statements must run again."""
 
     def follow(self, actions: Sequence[RequestedAction], *, continue_on_error: bool) -> Followed:
-        """DATABASE_BUSY if other sessions are in the way for longer than they are waited for."""
+        """Run the actions, and capture images where possible.
+
+        Raises:
+            EnvironmentFailureError: DATABASE_BUSY. Other sessions held locks for longer than the maximum wait.
+        """
         return until_free(self._session, lambda: self._attempt(actions, continue_on_error=continue_on_error))
 
     def _attempt(self, actions: Sequence[RequestedAction], *, continue_on_error: bool) -> Followed:
@@ -91,7 +97,7 @@ class Follower:
         if not tables:
             return Followed(tuple(did), facts, (), why_not, None)
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
-        self._session.apply_settings()  # the settings have gone back as well
+        self._session.apply_settings()  # the rollback has reset the settings as well
         self._capture = Capture(self._wire, tables)
         self._wire.do(f"SAVEPOINT {_SECOND}")
         did = self._runner.run(actions, continue_on_error=continue_on_error, ours=frozenset({self._capture.oid}))
@@ -114,10 +120,10 @@ class Follower:
     def _run_locked(
         self, actions: Sequence[RequestedAction], *, continue_on_error: bool
     ) -> tuple[list[Did], frozenset[int]]:
-        """All statements once, with the locks; and the tables that no other session can write to."""
+        """Run all statements once, under the locks. Return the results, and the tables that others cannot write to."""
         table = self._runner.blocking_table
         self._runner.forget()
-        if not self._wire.in_transaction:  # another session was in the way
+        if not self._wire.in_transaction:  # another session held a lock
             if table:
                 wait_for(self._session, table)
             self._session.begin(reads_only=self._reads_only)
@@ -151,7 +157,7 @@ class Follower:
             reached.append(ReachedObjects(writes=more))
 
     def _start_reading(self) -> None:
-        """A transaction that may make a function, which is never called: only so can a statement be looked at."""
+        """Begin a transaction that may create a function, because the inspection of a statement needs one."""
         self._wire.do("ROLLBACK")
         try:
             self._session.begin(reads_only=False)
@@ -159,7 +165,7 @@ class Follower:
             self._session.begin(reads_only=True)
 
     def check_before(self, followed: Followed) -> Followed:
-        """In a preview: take everything back, and see that the images have what was there before."""
+        """Roll everything back, in a preview, and check that the images contain the rows before."""
         if followed.written is None:
             return followed
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_SECOND}")
@@ -175,7 +181,7 @@ class Follower:
         return followed._replace(captured=(), why_not=_NOT_FOLLOWED, written=None)
 
     def _is_restorable(self, images: Images, capture: Capture) -> bool:
-        """Whether the way back would succeed if it were gone at once. It is, and then that is taken back."""
+        """Test the restore: restore all rows, then roll the restore back. Return whether it succeeded."""
         self._wire.do(f"SAVEPOINT {_THIRD}")
         try:
             restore_rows(images, frozenset({capture.oid}))
@@ -187,7 +193,7 @@ class Follower:
         return True
 
     def clear_up(self) -> None:
-        """Nothing of ours is left in the database but what the statements did."""
+        """Remove the triggers of Remit from the database. Only the changes of the statements remain."""
         if self._capture is not None:
             self._capture.remove()
 
@@ -199,13 +205,13 @@ class Follower:
         if not is_counting(self._wire):
             return _NOT_COUNTED
         if any(one.structure for one in did):
-            return "no images of rows are kept, because the structure of the database changes in the same plan"
+            return "no images of rows are captured, because the structure of the database changes in the same plan"
         if any(one.tables for one in did):
             return why_nothing_can_be_captured(self._wire)
         return ""
 
     def _is_exact(self, did: Sequence[Did], images: Images, side: str) -> bool:
-        """As many rows were kept as the server has counted, and what they say is there now is there."""
+        """Return whether the number of captured rows is the counted one, and the images match the current rows."""
         capture = self._capture
         if capture is None or not capture.is_untouched():
             return False
@@ -221,7 +227,7 @@ class Follower:
 
 
 def describe_actions(followed: Followed) -> list[dict[str, Any]]:
-    """Action by action, for the host."""
+    """Return a description of each action, for the host."""
     return [
         {
             "number": one.number,
@@ -235,12 +241,12 @@ def describe_actions(followed: Followed) -> list[dict[str, Any]]:
 
 
 def changes_something(followed: Followed) -> bool:
-    """By what was counted; and in any case where nothing is."""
+    """Return whether anything was changed, by the counters. If the server has no counters, always return true."""
     return followed.why_not == _NOT_COUNTED or any(one.tables or one.structure or one.unseen for one in followed.did)
 
 
 def before_rows(followed: Followed) -> dict[str, str]:
-    """By table, a digest of the rows that were there before."""
+    """Return a digest of the rows before, by table."""
     if followed.written is None:
         return {}
     return {table.shown: digest for table, digest in zip(followed.captured, followed.written.before, strict=True)}
@@ -251,10 +257,10 @@ def _irreversible(followed: Followed, one: Did) -> str:
         return followed.why_not if followed.why_not == _NOT_COUNTED else ""
     reasons = list(one.unseen)
     if one.structure:
-        reasons.insert(0, f"{summarise(one.structure)} cannot be taken back")
+        reasons.insert(0, f"{summarise(one.structure)} cannot be rolled back")
     elif followed.why_not:
         reasons.append(followed.why_not)
-    if not reasons or one.structure:  # all that people would have to know to do it otherwise
+    if not reasons or one.structure:  # all reasons, so that people can change the plan
         reasons += _not_captured(followed, one)
     return "; ".join(reasons[:_MOST_REASONS]) + ("; ..." if len(reasons) > _MOST_REASONS else "")
 

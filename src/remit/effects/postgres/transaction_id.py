@@ -1,9 +1,9 @@
-"""What became of a transaction is told by its number, so the number must be its own for ever.
+"""Makes the id of a transaction durable, so that the server can report the outcome of exactly this transaction later.
 
-A server that dies forgets what it had not written down yet: after it, the number of a transaction that was open could
-be given to another one, and what is told of that one would be taken for the first. So before a transaction is committed
-its number is made to last: a small transaction of its own is committed on another connection, and all that was written
-before it goes to the disk with it.
+A server that crashes forgets everything that it had not written to disk. After the crash it could give the id of an
+open transaction to another one, and the outcome of that one would be reported instead. So before Remit commits a
+transaction, it commits a small separate transaction on another connection. Its commit writes everything before it to
+the disk, including the id.
 """
 
 from typing import Final
@@ -19,19 +19,20 @@ _IN_THE_FUTURE: Final = "22023"
 
 
 def require_durable_commit(wire: PostgresWire, xid: str, backend: int) -> bool:
-    """Durable on return. No standby is waited for: it is about this server's own memory.
+    """Make all transaction ids so far durable. Return whether the transaction `xid` is still open.
 
-    Whether the transaction with that number, if there is one, is still open. A server that has died meanwhile has
-    forgotten it, and could have given its number to the transaction here.
+    The result is true without an `xid`. If the server has crashed meanwhile, it has forgotten the transaction, and
+    could have given its id to the small transaction here. The commit waits for no standby, because it is only about
+    this server's own disk.
     """
     wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
     wire.do("SELECT set_config('synchronous_commit', 'local', false)")
     wire.do("BEGIN")
-    wire.do("SELECT pg_logical_emit_message(true, 'remit', '')")  # one that had written nothing would not be waited for
+    wire.do("SELECT pg_logical_emit_message(true, 'remit', '')")  # an empty transaction would not wait for the disk
     wire.do("COMMIT")
     return not xid or bool(wire.do(_IS_OPEN, backend, xid))
 
 
 def is_in_the_future(problem: ServerError) -> bool:
-    """Whether the server says that it has not given this number to anybody yet: then it committed nothing under it."""
+    """Return whether the server has not used this id yet. Then it has committed nothing with it."""
     return problem.state == _IN_THE_FUTURE
