@@ -1,4 +1,4 @@
-"""The browser door: one action, the token that allows it, the preview a person sees, the record that stays."""
+"""The contracts of browser actions: the action, its token, its approval, its result, and its audit record."""
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -27,7 +27,7 @@ from remit.parsing import Bounds
 ActionType = Literal["navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase"]
 
 Url = Annotated[str, Field(min_length=1, max_length=8_192)]
-"""As it was given: whether it is one, and where it leads, is decided later."""
+"""An address as it was given. Whether it is valid, and where it leads, is checked later."""
 
 Currency = Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")]
 
@@ -47,10 +47,10 @@ _ELEMENT_TYPES: Final = frozenset({"click", "type", "submit", "purchase"})
 
 
 class Action(Contract):
-    """One thing to do in the browser. Each type takes exactly the fields it needs.
+    """One action in the browser. Each type takes exactly the fields that it needs.
 
-    An element is given by `selector` or by `ref` (from a snapshot): needed by click, type, submit and purchase, allowed
-    for a screenshot or snapshot of a part. `value` is for type, `amount` for purchase.
+    `selector` or `ref` (from a snapshot) names an element. Click, type, submit and purchase need one. A screenshot or
+    snapshot of a part of the page may have one. `value` is for type, `amount` for purchase.
     """
 
     bounds: ClassVar[Bounds] = SMALL
@@ -68,7 +68,7 @@ class Action(Contract):
     def _check_element(self) -> Self:
         count = (self.selector is not None) + (self.ref is not None)
         if count > 1:
-            raise ValueError("give selector or ref, and not both")
+            raise ValueError("give either selector or ref, not both")
         if self.type in _ELEMENT_TYPES and not count:
             raise ValueError(f"{self.type} needs a selector or a ref")
         if self.type == "navigate" and count:
@@ -81,7 +81,7 @@ class Action(Contract):
             if value is None and self.type == owner:
                 raise ValueError(f"{owner} needs a field {name}")
             if value is not None and self.type != owner:
-                raise ValueError(f"{name} belongs to {owner}, and to nothing else")
+                raise ValueError(f"only {owner} takes a field {name}")
         return self
 
 
@@ -92,7 +92,7 @@ def _limit_kind(value: Any) -> str:
 PurchaseLimit = Annotated[
     Annotated[Number, Tag("number")] | Annotated[Amount, Tag("amount")], Discriminator(_limit_kind)
 ]
-"""A bare number is in the configured currency."""
+"""A number without a currency is in the configured currency."""
 
 
 class TokenConstraints(Contract):
@@ -117,7 +117,7 @@ class TokenConstraints(Contract):
     @model_validator(mode="after")
     def _check_user(self) -> Self:
         if (self.user is None) != (self.tenant is None):
-            raise ValueError("user and tenant go together: a user is one of a tenant")
+            raise ValueError("user and tenant must be given together, because each user belongs to a tenant")
         return self
 
     def given(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ class TokenConstraints(Contract):
 class TokenClaims(Contract):
     """The payload of a capability token, after its signature was verified. Times are whole seconds since 1970.
 
-    `aud` is one text: a token for several audiences, as a list, is refused, since each could use it at the others.
+    `aud` is one text. A token with a list of audiences is refused, because each of them could use it at the others.
     """
 
     bounds: ClassVar[Bounds] = SMALL
@@ -158,14 +158,14 @@ FieldMap = Annotated[dict[Annotated[str, Field(max_length=500)], Text], Field(ma
 
 
 class PreviewBody(Contract):
-    """The fields of the request: those whose value is masked, and those shown as they are."""
+    """The fields of the request: `masked` has those whose values are masked, `preview` those that are shown."""
 
     masked: FieldMap
     preview: FieldMap
 
 
 class HTTPPreview(Contract):
-    """The request that will be sent, as a person may see it. Typing a password sends none: the method is null."""
+    """The request that will be sent, as a person may see it. The method is null for a password that is typed."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None
     url: Url
@@ -188,11 +188,11 @@ def _preview_kind(value: Any) -> str:
 ApprovalPreview = Annotated[
     Annotated[HTTPPreview, Tag("request")] | Annotated[CallPreview, Tag("call")], Discriminator(_preview_kind)
 ]
-"""What a question is about: a request that is held, or a call of a function."""
+"""The subject of an approval request: a held request, or a call of a function."""
 
 
 class ApprovalRequest(Contract):
-    """A question to a person, about exactly one held request."""
+    """A request to a person to approve or deny exactly one held request."""
 
     approval_id: Uuid = Field(alias="approvalId")
     agent_id: Identifier = Field(alias="agentId")
@@ -206,11 +206,11 @@ ApprovalState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USE
 
 
 LASTING: Final = "lasting"
-"""In place of a process: nothing is held for the question, so it waits for its answer whoever dies."""
+"""The value of `host` if no process holds anything for the approval request. It stays open when processes end."""
 
 
 class Approval(Contract):
-    """A question to a person with what became of it: who decided, when, and whether the yes was used."""
+    """An approval request and its outcome: who decided, when, and whether the approval was used."""
 
     approval_id: Uuid = Field(alias="approvalId")
     agent_id: Identifier = Field(alias="agentId")
@@ -221,7 +221,7 @@ class Approval(Contract):
     preview: ApprovalPreview
     screenshot: ShortText | None = None
     host: ShortText = Field(
-        description="The process that holds the request; if it dies, the question is void. `lasting`: none does."
+        description="The process that holds the request. If it ends, the approval request is void. `lasting`: none."
     )
     created_at: Timestamp = Field(alias="createdAt")
     expires: Timestamp
@@ -232,7 +232,7 @@ class Approval(Contract):
 
 
 class ApprovalDecision(Contract):
-    """A person's answer, to that request and no other."""
+    """A person's decision about exactly this request."""
 
     approval_id: Uuid = Field(alias="approvalId")
     request_digest: Digest = Field(alias="requestDigest")
@@ -249,21 +249,23 @@ class ActionResult(Contract):
     reason: ShortText | None = None
     error: ExecutorError | None = None
     output: JsonObject | None = Field(default=None, description="See action-output.")
-    sent: Count = Field(default=0, description="Requests that change something, sent or perhaps sent.")
+    sent: Count = Field(
+        default=0, description="The number of requests that change something and were sent, or may have been."
+    )
     content_hash_before: Digest | None = Field(default=None, alias="contentHashBefore")
     content_hash_after: Digest | None = Field(default=None, alias="contentHashAfter")
 
     @model_validator(mode="after")
     def _check_presence(self) -> Self:
         if (self.error is None) != self.success or (self.reason is None) != self.success:
-            raise ValueError("reason and error are there exactly when the action did not succeed")
+            raise ValueError("reason and error must be given exactly if the action did not succeed")
         if self.output is not None and not self.success:
             raise ValueError("an action that did not succeed has no output")
         return self
 
 
 class AuditRecord(Contract):
-    """What stays of every action, allowed or not. `target` is masked."""
+    """The audit record of one action, whether it was allowed or not. `target` is masked."""
 
     timestamp: Timestamp
     agent_id: Identifier = Field(alias="agentId")

@@ -1,4 +1,4 @@
-"""What a capability token can allow: actions in the browser, and what an agent may ask for at the other doors."""
+"""The capabilities of tokens: actions in the browser, requests for plans, tasks and goals, and function calls."""
 
 from typing import Annotated, Final, Literal, get_args
 
@@ -12,7 +12,7 @@ BROWSER_CAPABILITIES: Final[tuple[BrowserCapability, ...]] = get_args(BrowserCap
 SERVICE_CAPABILITIES: Final[tuple[ServiceCapability, ...]] = get_args(ServiceCapability)
 
 CALL: Final = "call."
-"""How the capability to call a governed function begins; its name follows."""
+"""The prefix of the capability to call a governed function. The name of the function follows."""
 CALL_NAME: Final = r"[a-z][a-z0-9_]{0,39}(\.[a-z][a-z0-9_]{0,39}){0,3}"
 
 _KNOWN: Final = "|".join(name.replace(".", r"\.") for name in (*BROWSER_CAPABILITIES, *SERVICE_CAPABILITIES))

@@ -1,4 +1,4 @@
-"""The nine errors of the browser door, each with its own payload, and which of them may be tried again."""
+"""The nine errors of browser actions, each with its own payload, and the codes that may be tried again."""
 
 from typing import Annotated, Final, Literal
 
@@ -20,7 +20,7 @@ DOMAIN_NOT_ALLOWED: Final = "Domain not allowed"
 AMOUNT_EXCEEDS_LIMIT: Final = "Amount exceeds limit"
 USER_DENIED: Final = "User denied"
 NOT_SENT: Final = "not sent"
-"""How the reason of a KERNEL_ERROR begins where it is certain that nothing was sent, though the action had begun."""
+"""The beginning of the reason of a KERNEL_ERROR if it is certain that nothing was sent after the action started."""
 
 MAX_RETRIES: Final = 3
 RETRYABLE_CODES: Final = frozenset({"KERNEL_ERROR", "ELEMENT_NOT_FOUND"})
@@ -89,5 +89,5 @@ AnyExecutorError = (
 ExecutorError = Annotated[AnyExecutorError, Field(discriminator="code")]
 
 EXECUTOR_ERROR: Final[OneOf[AnyExecutorError]] = OneOf(
-    ExecutorError, "ExecutorError", "Why a browser action was refused or failed, with what is known about it."
+    ExecutorError, "ExecutorError", "Why a browser action was refused or failed, with the known details."
 )

@@ -1,8 +1,8 @@
-"""Which constraint of a token works with which capability. Pure.
+"""The rules that say which constraint of a token works with which capability. Pure.
 
-A constraint that no check enforces is worse than none: a person reads it, and relies on it. So a token is refused, when
-it is issued and again when it is used, if nothing checks one of its constraints, or if the token also has a capability
-that could do unchecked what the constraint limits.
+A constraint that no check enforces is worse than none, because a person reads it and relies on it. So a token is
+refused, when it is issued and again when it is used, in two cases: if no check enforces one of its constraints, or if
+it also has a capability that could do the limited action without a check.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,11 +14,11 @@ _CAN_SEND: Final = ("browser.click", "browser.type", "browser.submit", "browser.
 
 
 class ConstraintRule(NamedTuple):
-    """One constraint: where it is checked, and what would pass it by.
+    """One constraint, with the capabilities that it works with and those that would bypass it.
 
-    `works_with` are the capabilities for which a check enforces it: a token with the constraint has one of them.
-    `not_beside` are capabilities, or beginnings of them, that could do the same thing unchecked: a token with the
-    constraint has none of them. Any other capability has nothing that the constraint could limit.
+    `works_with` has the capabilities for which a check enforces the constraint. A token with the constraint needs one
+    of them. `not_beside` has capabilities, or prefixes of them, that could do the same thing without a check. A token
+    with the constraint must have none of them. The constraint does not concern any other capability.
     """
 
     constraint: str
@@ -42,7 +42,7 @@ CONSTRAINT_RULES: Final = (
 
 
 class UncheckedConstraint(NamedTuple):
-    """A constraint that cannot be relied on: its name, why, and what to do instead."""
+    """A constraint that a person cannot rely on: its name, the reason, and the next step."""
 
     constraint: str
     why: str
@@ -50,7 +50,7 @@ class UncheckedConstraint(NamedTuple):
 
 
 def unchecked_constraints(caps: Collection[str], constraints: Collection[str]) -> Iterator[UncheckedConstraint]:
-    """Of the constraints that a token gives, those that its capabilities make meaningless."""
+    """Yield the constraints of a token that no check enforces with its capabilities."""
     known = {rule.constraint: rule for rule in CONSTRAINT_RULES}
     for name in constraints:
         rule = known.get(name)

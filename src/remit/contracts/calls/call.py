@@ -1,7 +1,7 @@
-"""The call door: a Python function of the host program, called by an agent under a capability token.
+"""The contracts of calls: an agent with a capability token calls a Python function of the host program.
 
-What it takes is a closed model made from the function's own signature; what comes back is a signed result that says
-what became of the effect, also where nobody can know it.
+The arguments are a closed model that is made from the function's signature. The result is signed, and says whether the
+effect happened, or that this is unknown.
 """
 
 from typing import Annotated, ClassVar, Literal, Self
@@ -34,11 +34,11 @@ CallName = Annotated[str, Field(max_length=170, pattern=rf"^{CALL_NAME}$")]
 CallEffect = Literal["none", "done", "undone", "unknown"]
 
 Confinement = Literal["unconfined"]
-"""A governed function runs in its program's own process, with all that this process can reach. Every result says so."""
+"""A governed function runs in the process of its program, with the access of that process. Every result says so."""
 
 
 class CallArguments(Contract):
-    """What every function's own model begins with: closed, and of a bounded size in bytes."""
+    """The base class of the arguments of every function: closed, and with a limit on the bytes."""
 
     bounds: ClassVar[Bounds] = SMALL
 
@@ -49,7 +49,7 @@ class CallArguments(Contract):
 
 
 class CallPreview(Contract):
-    """What a person is shown of a call before it happens. Arguments are masked, each as its JSON."""
+    """The preview of a call for a person. Arguments are masked, each as its JSON."""
 
     function: CallName
     arguments: Annotated[dict[Annotated[str, Field(max_length=200)], Text], Field(max_length=100)]
@@ -66,7 +66,7 @@ class CallPreview(Contract):
 class CallError(Contract):
     """Why a call failed. Masked."""
 
-    code: ShortText = Field(description="Which kind of refusal or failure it is, such as `fate_unknown`.")
+    code: ShortText = Field(description="The kind of refusal or failure, such as `fate_unknown`.")
     what: Text
     where: Text
     next_step: Text
@@ -77,18 +77,18 @@ class CallError(Contract):
 
 
 class CallResult(Contract):
-    """How a call ended. `value` is what the function returned, and null on FAILURE."""
+    """How a call ended. `value` is the return value of the function, and null on FAILURE."""
 
-    call_id: Identifier = Field(description="The caller's key: the same one gives the same result, whatever happens.")
+    call_id: Identifier = Field(description="The caller's key. The same key always gives the same result.")
     function: CallName
     status: Literal["SUCCESS", "FAILURE"]
     effect: CallEffect = Field(
-        description="What became of it: none; done; undone, as it was before; or unknown, and it is not tried again."
+        description="none; done; undone: all is as before; or unknown: the call is not tried again."
     )
     value: JsonData
     error: CallError | None
-    confinement: Confinement = Field(description="The function ran in the host's process, and nothing held it back.")
-    request_digest: Digest = Field(description="Of the function, its arguments, and the agent.")
+    confinement: Confinement = Field(description="The function ran in the host's process, and nothing confined it.")
+    request_digest: Digest = Field(description="The digest of the function, its arguments, and the agent.")
     key_id: KeyId = Field(description="The executor key that signed it.")
     signature: Signature = Field(description="Covers every other field.")
 
@@ -96,16 +96,16 @@ class CallResult(Contract):
     def _check_presence(self) -> Self:
         succeeded = self.status == "SUCCESS"
         if (self.error is None) != succeeded:
-            raise ValueError("error must be there exactly when the status is FAILURE")
+            raise ValueError("error must be given exactly if the status is FAILURE")
         if self.value is not None and not succeeded:
-            raise ValueError("a call that failed has no value")
+            raise ValueError("a failed call has no value")
         if succeeded and self.effect not in {"none", "done"}:
-            raise ValueError("a call that succeeded is done, or had no effect to begin with")
+            raise ValueError("the effect of a successful call is none or done")
         return self
 
 
 class CallWaiting(Contract):
-    """A call that nobody has said yes to yet. The same call again, with the same key, goes on with it."""
+    """A call that waits for an approval. The same call with the same key continues it."""
 
     approval_id: Uuid
     expires: Timestamp
@@ -113,16 +113,16 @@ class CallWaiting(Contract):
 
 
 class CallAnswer(Contract):
-    """What a caller is told: the result, or whom the call waits for."""
+    """The answer to a call: its result, or the approval request that it waits for."""
 
     state: Literal["done", "waiting"]
     call_id: Identifier
     result: CallResult | None = None
-    stored: bool = Field(default=False, description="The result is that of an earlier call; this one did nothing.")
+    stored: bool = Field(default=False, description="The result is that of an earlier call. This call did nothing.")
     waiting: CallWaiting | None = None
 
     @model_validator(mode="after")
     def _check_presence(self) -> Self:
         if (self.result is not None) != (self.state == "done") or (self.waiting is not None) == (self.state == "done"):
-            raise ValueError("result belongs to done, waiting to waiting")
+            raise ValueError("an answer that is done has only result, and one that waits has only waiting")
         return self
