@@ -106,7 +106,7 @@ def test_base64url_value_has_one_spelling_only(field: str, length: int) -> None:
 def test_result_with_the_wrong_one_of_output_and_error_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(RefusedError) as refusal:
         ExecutionResult.from_tree(_document("execution-result/move", **changes))
-    assert "must be there exactly when" in refusal.value.what
+    assert "must be given exactly if" in refusal.value.what
 
 
 @pytest.mark.req("EI-03")

@@ -1,10 +1,10 @@
-"""The built-in list of protected files: what holds secrets, what runs without being asked, and what instructs agents.
+"""The built-in list of protected files: files with secrets, files that run by themselves, and instructions for agents.
 
-A change to one of these files does more than the plan that makes it: a later build, commit, login or agent session acts
-on it. So a plan touches such a file only with an approval that names it. A configuration adds globs and removes none.
+A change to such a file does more than the plan shows, because a later build, commit, login or agent session uses the
+file. So a plan may change it only with an approval that names it. A configuration can add globs, but not remove any.
 
-Each glob holds at any depth, without regard to case. Limit: a name that is also an ordinary folder's is not listed,
-such as Bazel's `BUILD` without a suffix. A workspace that needs it adds it in its configuration.
+Each glob matches at any depth, and ignores case. Limit: a name that ordinary folders also have is not listed, such as
+Bazel's `BUILD` without a suffix. A workspace that needs such a name adds it to its configuration.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -13,7 +13,7 @@ Group = Literal["critical", "important", "agent_system"]
 
 
 class ProtectedKind(NamedTuple):
-    """One row of the list: the group that it belongs to, what the files are, and their globs."""
+    """One row of the list: its group, the kind of the files, and their globs."""
 
     group: Group
     what: str
@@ -134,7 +134,7 @@ PROTECTED_FILES: Final = (
     ),
     _kind(
         "agent_system",
-        "Settings of agents, and the tools that they are given",
+        "Settings of agents, and their tools",
         ".mcp.json mcp.json mcp.*.json mcp_config.json mcp_settings.json cline_mcp_settings.json"
         " claude_desktop_config.json .claude.json .claude/** .cursor/** .cursorignore .codex/** .gemini/** .aider*"
         " .copilot/** .github/instructions/** .github/prompts/** .github/agents/** .github/chatmodes/**"
@@ -147,5 +147,5 @@ PROTECTED_FILES: Final = (
 
 
 def built_in_globs(group: Group) -> tuple[str, ...]:
-    """The globs of one group, in the order of the list."""
+    """Return the globs of one group, in the order of the list."""
     return tuple(dict.fromkeys(glob for kind in PROTECTED_FILES if kind.group == group for glob in kind.globs))

@@ -1,4 +1,4 @@
-"""A field whose shape depends on its neighbour `capability_id`: closed for those we know, a bounded object else."""
+"""Fields whose model depends on `capability_id`: closed for a known capability, else a bounded object."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ _OPEN: Final[TypeAdapter[dict[str, Any]]] = TypeAdapter(JsonObject)
 def close_by_capability(
     value: Any, info: ValidationInfo, shapes: Mapping[str, type[Contract]]
 ) -> Contract | dict[str, Any]:
-    """The value as the capability's own model. `capability_id` must be declared before the field."""
+    """Return the value as the capability's own model. `capability_id` must be declared before the field."""
     shape = shapes.get(info.data.get("capability_id", ""))
     if shape is None:
         return _OPEN.validate_python(value, strict=True)
@@ -23,7 +23,7 @@ def close_by_capability(
 def narrow_schema(
     schema: dict[str, Any], handler: GetJsonSchemaHandler, field: str, shapes: Mapping[str, type[Contract]]
 ) -> dict[str, Any]:
-    """The same rule for those who only read the JSON Schema. The field's union must name the shapes in their order."""
+    """Add the same rule to the JSON Schema. The union of the field must name the models in their order."""
     resolved = handler.resolve_ref_schema(schema)
     branches: list[dict[str, Any]] = resolved["properties"][field]["anyOf"]
     references = dict(zip(dict.fromkeys(shapes.values()), (b for b in branches if "$ref" in b), strict=True))

@@ -1,4 +1,4 @@
-"""What comes back through the task door: a signed result, with an output or an error and never both."""
+"""The contracts of task results: a signed result with either an output or an error."""
 
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -14,7 +14,7 @@ from remit.core.errors import TaskCode
 class ExecutionError(Contract):
     """Why a task failed: one of the five codes, and a masked sentence."""
 
-    error_code: TaskCode = Field(description="The task door's code.")
+    error_code: TaskCode = Field(description="The error code of the task.")
     message: Annotated[str, Field(min_length=1, max_length=10_000)] = Field(
         description="What was wrong, where, and what to do next. Masked."
     )
@@ -26,27 +26,27 @@ class TransferSummary(Contract):
 
 
 class DeleteSummary(Contract):
-    """A delete has no destination; the field is there all the same, since every file output has it."""
+    """The files of a delete. The destination is always null; it exists because every file output has this field."""
 
     source: AbsolutePath
     destination: None
 
 
 class RestoreSummary(Contract):
-    """The source of a restore is a snapshot."""
+    """The files of a restore. The source is a snapshot."""
 
     source: SnapshotReference
     destination: AbsolutePath
 
 
 class MoveUndo(Contract):
-    """Move the file back to here."""
+    """The path to which an undo moves the file."""
 
     original_path: AbsolutePath
 
 
 class CopyUndo(Contract):
-    """Remove this file, if it still has these bytes."""
+    """The file that an undo removes, if it still has these bytes."""
 
     created_path: AbsolutePath
     sha256: Digest
@@ -67,7 +67,7 @@ def _copy_undo_kind(value: Any) -> str:
 
 
 class MoveOutput(Contract):
-    """Always says where the file was, whether or not the caller asked for reversibility."""
+    """The output of FILE_MOVE. It always has the original path, even if the caller did not require reversibility."""
 
     task_id: Identifier
     capability_id: Literal["FILE_MOVE"]
@@ -76,7 +76,7 @@ class MoveOutput(Contract):
 
 
 class CopyOutput(Contract):
-    """Undo metadata only where the caller asked for reversibility."""
+    """The output of FILE_COPY. It has undo metadata only if the caller required reversibility."""
 
     task_id: Identifier
     capability_id: Literal["FILE_COPY"]
@@ -87,7 +87,7 @@ class CopyOutput(Contract):
 
 
 class DeleteOutput(Contract):
-    """No snapshot, no delete: the recovery reference is never absent."""
+    """The output of FILE_DELETE. It always names a snapshot, because no file is deleted without one."""
 
     task_id: Identifier
     capability_id: Literal["FILE_DELETE"]
@@ -96,7 +96,7 @@ class DeleteOutput(Contract):
 
 
 class RestoreOutput(Contract):
-    """The way back has no way back of its own: the snapshot stays, and the file can be deleted again."""
+    """The output of FILE_RESTORE. It needs no undo metadata: the snapshot stays, and the file can be deleted again."""
 
     task_id: Identifier
     capability_id: Literal["FILE_RESTORE"]
@@ -105,7 +105,7 @@ class RestoreOutput(Contract):
 
 
 class NoEffectOutput(Contract):
-    """What a task that does nothing reports: that it did nothing."""
+    """The output of NO_EFFECT, a task that changes nothing."""
 
     task_id: Identifier
     capability_id: Literal["NO_EFFECT"]
@@ -129,16 +129,16 @@ OUTPUT_BY_CAPABILITY: Final[dict[str, type[Contract]]] = {
 class ExecutionResult(Contract):
     """The signed result of one task.
 
-    `output` is there exactly on SUCCESS, `error` exactly on FAILURE; the other one is null, and neither key may be left
-    out. The output of a built-in capability is closed, and speaks of this task and capability.
+    `output` is given exactly on SUCCESS, and `error` exactly on FAILURE. The other one is null, and neither key may be
+    missing. The output of a built-in capability is a closed model, and names this task and capability.
     """
 
     status: Literal["SUCCESS", "FAILURE"] = Field(description="How the task ended.")
-    task_id: Identifier = Field(description="The task that this is the result of.")
-    capability_id: Identifier = Field(description="The capability that was asked for.")
-    output: TaskOutput | None = Field(description="What was done and how to undo it; null on FAILURE.")
+    task_id: Identifier = Field(description="The id of the task.")
+    capability_id: Identifier = Field(description="The requested capability.")
+    output: TaskOutput | None = Field(description="The effect and the data to undo it; null on FAILURE.")
     error: ExecutionError | None = Field(description="Why it failed; null on SUCCESS.")
-    executor_id: Identifier = Field(description="The executor that answers for it.")
+    executor_id: Identifier = Field(description="The executor that is responsible for the result.")
     key_id: KeyId = Field(description="The executor key that signed it.")
     signature: Signature = Field(description="Covers every other field.")
 
@@ -151,9 +151,9 @@ class ExecutionResult(Contract):
     def _check_presence(self) -> Self:
         succeeded = self.status == "SUCCESS"
         if (self.output is not None) != succeeded:
-            raise ValueError("output must be there exactly when the status is SUCCESS")
+            raise ValueError("output must be given exactly if the status is SUCCESS")
         if (self.error is None) != succeeded:
-            raise ValueError("error must be there exactly when the status is FAILURE")
+            raise ValueError("error must be given exactly if the status is FAILURE")
         return self
 
     @model_validator(mode="after")
@@ -161,7 +161,7 @@ class ExecutionResult(Contract):
         if isinstance(self.output, MoveOutput | CopyOutput | DeleteOutput | RestoreOutput | NoEffectOutput):
             about = (self.output.task_id, self.output.capability_id)
             if about != (self.task_id, self.capability_id):
-                raise ValueError("the output speaks of another task or capability than the result")
+                raise ValueError("the output names another task or capability than the result")
         return self
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The task door: what is asked for (TaskManifest) and by whose authority (LeaseToken)."""
+"""The contracts of tasks: the request (TaskManifest) and its authority (LeaseToken)."""
 
 from typing import Annotated, Any, ClassVar, Final
 
@@ -16,31 +16,31 @@ FILE_RESTORE: Final = "FILE_RESTORE"
 NO_EFFECT: Final = "NO_EFFECT"
 
 SnapshotReference = Annotated[str, Field(min_length=1, max_length=4096)]
-"""Where a deleted file is kept, as the result of the delete named it. It is looked up when it is used."""
+"""The snapshot of a deleted file, as the result of the delete names it. It is looked up when it is used."""
 
 
 class TransferInputs(Contract):
-    """FILE_MOVE and FILE_COPY: from where to where."""
+    """The inputs of FILE_MOVE and FILE_COPY: the source and the destination."""
 
     source_path: AbsolutePath
     destination_path: AbsolutePath
 
 
 class DeleteInputs(Contract):
-    """FILE_DELETE: which file."""
+    """The inputs of FILE_DELETE: the file."""
 
     source_path: AbsolutePath
 
 
 class RestoreInputs(Contract):
-    """FILE_RESTORE: which snapshot, and where to."""
+    """The inputs of FILE_RESTORE: the snapshot and the destination."""
 
     recovery: SnapshotReference
     destination_path: AbsolutePath
 
 
 class NoInputs(Contract):
-    """NO_EFFECT takes an empty object."""
+    """The inputs of NO_EFFECT: an empty object."""
 
 
 TaskInputs = TransferInputs | DeleteInputs | RestoreInputs | NoInputs | JsonObject
@@ -55,24 +55,24 @@ INPUTS_BY_CAPABILITY: Final[dict[str, type[Contract]]] = {
 
 
 class TaskConstraints(Contract):
-    """What the caller insists on."""
+    """The conditions of the caller."""
 
-    reversible: bool = Field(description="Whether the effect must be one that can be undone.")
+    reversible: bool = Field(description="Whether it must be possible to undo the effect.")
 
 
 class TaskManifest(Contract):
     """One task for one executor.
 
-    The inputs of the built-in capabilities are closed here; those of any other are a bounded object, which its executor
-    closes. Whether a capability exists, and whether these inputs may be acted on, is decided later, after the lease.
+    The inputs of a built-in capability are a closed model. Those of any other are a bounded object, which its executor
+    validates. Whether the capability exists, and whether these inputs are allowed, is checked later, after the lease.
     """
 
     bounds: ClassVar[Bounds] = SMALL
 
     task_id: Identifier = Field(description="The caller's id of this task. The same id and content never run twice.")
-    capability_id: Identifier = Field(description="What shall be done, such as FILE_MOVE.")
-    inputs: TaskInputs = Field(description="What the capability needs to know.")
-    constraints: TaskConstraints = Field(description="What the caller insists on.")
+    capability_id: Identifier = Field(description="The requested capability, such as FILE_MOVE.")
+    inputs: TaskInputs = Field(description="The inputs of the capability.")
+    constraints: TaskConstraints = Field(description="The conditions of the caller.")
 
     @field_validator("inputs", mode="plain", json_schema_input_type=TaskInputs)
     @classmethod
@@ -85,7 +85,7 @@ class TaskManifest(Contract):
 
 
 class LeaseToken(Contract):
-    """The kernel's signed leave to run one task once. The signature covers every other field."""
+    """The kernel's signed permission to run one task once. The signature covers every other field."""
 
     bounds: ClassVar[Bounds] = SMALL
 
@@ -93,7 +93,7 @@ class LeaseToken(Contract):
     task_id: Identifier = Field(description="The only task that may run under it.")
     capability_id: Identifier = Field(description="The capability of that task.")
     executor_id: Identifier = Field(description="The executor that may run it.")
-    issued_at: Timestamp = Field(description="When it was signed.")
-    expires_at: Timestamp = Field(description="From this time on it is refused.")
+    issued_at: Timestamp = Field(description="The time of the signature.")
+    expires_at: Timestamp = Field(description="The time from which the lease is refused.")
     key_id: KeyId = Field(description="The kernel key that signed it.")
     signature: Signature = Field(description="Covers every other field.")
