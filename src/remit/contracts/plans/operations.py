@@ -73,7 +73,7 @@ class ContentOperation(Operation):
     @model_validator(mode="after")
     def _check_one_content(self) -> Self:
         if (self.content is None) == (self.content_base64 is None):
-            raise ValueError("give content or content_base64, and not both")
+            raise ValueError("give either content or content_base64, not both")
         return self
 
 
@@ -173,7 +173,7 @@ class SqlExecute(Operation):
     @model_validator(mode="after")
     def _check_one_query(self) -> Self:
         if (self.query_file is None) == (self.query is None):
-            raise ValueError("give query_file or query, and not both")
+            raise ValueError("give either query_file or query, not both")
         return self
 
 

@@ -1,4 +1,4 @@
-"""What a plan would do, for people and programs: what `remit preview --json` prints."""
+"""The preview of a plan, for people and programs. `remit preview --json` prints it."""
 
 from typing import Annotated, ClassVar, Final, Literal
 
@@ -38,24 +38,26 @@ class PreviewedFile(Contract):
     path: RelativePath
     new_path: RelativePath | None
     operation: FileOperation
-    before: Digest | None = Field(description="Of the bytes that are there; null if there is no such file.")
-    after: Digest | None = Field(description="Of the bytes that would be there; null if the file would be gone.")
+    before: Digest | None = Field(description="The digest of the current bytes; null if the file does not exist.")
+    after: Digest | None = Field(
+        description="The digest of the bytes after the change; null if the file would be gone."
+    )
     mode_before: FileMode | None = Field(
-        default=None, description="The permissions of the file that is there; null if there is none."
+        default=None, description="The current permissions of the file; null if it does not exist."
     )
     mode_after: FileMode | None = Field(
-        default=None, description="The permissions that the file would have; null if it would be gone."
+        default=None, description="The permissions of the file after the change; null if it would be gone."
     )
-    size_before: Count | None = Field(default=None, description="In bytes; null if there is no such file.")
+    size_before: Count | None = Field(default=None, description="In bytes; null if the file does not exist.")
     size_after: Count | None = Field(default=None, description="In bytes; null if the file would be gone.")
     lines_added: Count
     lines_removed: Count
-    diff: LongText = Field(description="Unified and masked; binary files have a sentence.")
-    diff_left_out: Count = Field(description="Lines of the diff that are not shown.")
+    diff: LongText = Field(description="Unified and masked. For a binary file, a sentence instead.")
+    diff_left_out: Count = Field(description="The number of lines of the diff that are not shown.")
 
 
 class PreviewedFinding(Contract):
-    """Something in the content that needs an approval of its own."""
+    """Something in the content that needs its own approval."""
 
     path: RelativePath
     rule: FindingRule
@@ -64,14 +66,14 @@ class PreviewedFinding(Contract):
 
 
 class PreviewedRemark(Contract):
-    """Something in the content that a reader should know, and that needs no approval."""
+    """Something in the content that a reader should know. It needs no approval."""
 
     path: RelativePath
     what: Text
 
 
 class NeededApprovals(Contract):
-    """What an approval must name beyond the plan."""
+    """The names that an approval must give beyond the plan."""
 
     protected: Many[RelativePath]
     executable: Many[RelativePath]
@@ -80,13 +82,13 @@ class NeededApprovals(Contract):
 
 
 class PipelinePreviewed(PipelineTold):
-    """With what nobody keeps: the values that the plan gives it, masked."""
+    """The report on a pipeline with the masked values of its parameters, which a report on a run does not have."""
 
     parameters: Annotated[tuple[ShownParameter, ...], Field(strict=False, max_length=MAX_PARAMETERS_TOLD)] = ()
 
 
 class PlanPreviewDocument(Contract):
-    """The exact effect of a plan on the files as they are now. `digest` is what an approval of it binds."""
+    """The exact effect of a plan on the files as they are now. An approval is bound to `digest`."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
@@ -95,35 +97,35 @@ class PlanPreviewDocument(Contract):
     config_digest: Digest
     preview_digest: Digest = Field(alias="digest")
     status: Literal["READY", "NEEDS_APPROVAL", "WOULD_FAIL", "WITHHELD"] = Field(
-        description="WITHHELD: the reader is an agent, and whether the plan would succeed depends on what files hold."
+        description="WITHHELD: the reader is an agent, and whether the plan would succeed depends on the files."
     )
     risk: RiskLevel
     inputs: Many[ApprovedInput]
     files: Many[PreviewedFile]
     sql: Many[SqlPreviewed] = Field(
-        default=(), description="What each action that runs SQL did on a copy of its database."
+        default=(), description="The effect of each action that runs SQL, on a copy of its database."
     )
     pipelines: Many[PipelinePreviewed] = Field(
-        default=(), description="What each action that runs a pipeline did on copies of its files."
+        default=(), description="The effect of each action that runs a pipeline, on copies of its files."
     )
     needs: NeededApprovals
     findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)]
     remarks: Many[PreviewedRemark] = ()
-    problems: Many[ErrorResponse] = Field(description="What would fail, action by action.")
+    problems: Many[ErrorResponse] = Field(description="The expected failures, action by action.")
     doomed: bool = Field(
-        default=False, description="The plan stops at errors, and there is one: nothing of it would be begun."
+        default=False, description="The plan stops at errors and has one, so no action of it would start."
     )
     would_end: PlanStatus | None = Field(
         default="SUCCESS", description="The status of a run on the files as they are now; null: withheld."
     )
     consequence: Text = Field(
-        default="", description="What becomes of the rest if there are problems, in a sentence; else empty."
+        default="", description="The consequence of the problems for the whole plan, in a sentence; empty if none."
     )
-    rules: Many[Text] = Field(description="What would be checked after the run, one sentence for each rule.")
-    folders: Many[RelativePath] = Field(description="Folders that would be made.")
+    rules: Many[Text] = Field(description="The checks after the run, one sentence for each rule.")
+    folders: Many[RelativePath] = Field(description="Folders that would be created.")
     backup_bytes: Count
     withheld: Text | None = Field(
         default=None,
-        description="Why an agent is shown less than a person; null: nothing is withheld. An agent's preview has null"
-        " in the place of everything that is withheld.",
+        description="Why an agent sees less than a person; null: nothing is withheld. An agent's preview has null for"
+        " each withheld value.",
     )

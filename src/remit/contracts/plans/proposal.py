@@ -1,7 +1,7 @@
-"""What a proposed plan can be, in its own words. Loads next to nothing: whoever verifies the ledger has it."""
+"""The states of a proposed plan. The module imports almost nothing, because ledger verification needs it too."""
 
 from typing import Final, Literal
 
 MAX_NOTE: Final = 1_000
 StoredProposalState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"]
-"""What a proposal itself can be. Whatever comes after APPROVED is told by the run of its envelope."""
+"""The stored states of a proposal. After APPROVED, the run of its envelope gives the state."""

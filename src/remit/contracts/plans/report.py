@@ -1,4 +1,4 @@
-"""What a run of a plan reports: `execution_report.json`."""
+"""The report on a run of a plan: `execution_report.json`."""
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
@@ -25,7 +25,7 @@ class ActionsSummary(Contract):
 
 
 class CompletedAction(Contract):
-    """`output` is a sentence, or what the operation found: rows, steps of a pipeline."""
+    """A completed action. `output` is a sentence, or the findings of the operation: rows, or steps of a pipeline."""
 
     action_id: Identifier
     status: Literal["SUCCESS"]
@@ -50,7 +50,7 @@ class SkippedAction(Contract):
 class ExecutionReport(Contract):
     """How the run of a plan ended, action by action.
 
-    The counts add up and match the lists, no action stands in two of them, and the status fits the counts.
+    The counts add up and match the lists, no action is in two lists, and the status fits the counts.
     """
 
     bounds: ClassVar[Bounds] = LARGE
@@ -69,13 +69,13 @@ class ExecutionReport(Contract):
     rollback_performed: bool
     rollback_manifest_id: Uuid4 | None
     warnings: Many[ShortText] = ()
-    """What a reader must know, such as a run without a sandbox."""
+    """Facts that a reader must know, such as a run without a sandbox."""
     sql: Many[SqlTold] = ()
-    """Of each action that ran SQL and was completed: its statements, and how many rows they read and changed. Left out
-    where there is none: reports that were signed before this field was there keep their digest."""
+    """Each completed action that ran SQL: its statements, and the numbers of rows that they read and changed. Omitted
+    if empty, so that reports which were signed before this field existed keep their digest."""
     pipelines: Many[PipelineTold] = ()
-    """Of each action that ran a pipeline: its steps, how they ended, and their rows; the log of one that failed. Left
-    out where there is none, likewise."""
+    """Each action that ran a pipeline: its steps, how they ended, and their rows. A failed one also has its log.
+    Omitted if empty, for the same reason."""
 
     @model_serializer(mode="wrap")
     def _omit_empty(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class ExecutionReport(Contract):
         ids += [action.action_id for action in self.actions_failed]
         ids += [action.action_id for action in self.actions_skipped]
         if len(set(ids)) != len(ids):
-            raise ValueError("an action stands twice in the lists of actions")
+            raise ValueError("an action is in the lists of actions twice")
         return self
 
     @model_validator(mode="after")

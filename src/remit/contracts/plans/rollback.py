@@ -1,7 +1,4 @@
-"""The way back from a run of a plan: `rollback_manifest.json`.
-
-The protocol layer's signed order to take back the run of a plan.
-"""
+"""The rollback of a run: its manifest, `rollback_manifest.json`, and the signed order to roll it back."""
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -30,10 +27,10 @@ from remit.parsing import Bounds
 
 
 class Checkpoint(Contract):
-    """How to undo one change.
+    """The data to undo one change.
 
-    What was created has no backup; everything else has one, with its hash, size, mode and times. `hash_after` and
-    `mode_after` are what the run left behind: a file that no longer has both was changed by somebody else since.
+    A created file has no backup. Every other file has one, with its hash, size, mode and times. `hash_after` and
+    `mode_after` describe the file after the run. If the file no longer has both, it has drifted.
     """
 
     checkpoint_id: Uuid
@@ -44,7 +41,7 @@ class Checkpoint(Contract):
     original_size: Count | None
     original_mode: Annotated[str, Field(max_length=4, pattern=r"^[0-7]{4}$")] | None = None
     original_mtime_ns: Annotated[str, Field(max_length=20, pattern=r"^-?[0-9]{1,19}$")] | None = None
-    """Nanoseconds since 1970, as digits: JSON numbers end at 2^53."""
+    """Nanoseconds since 1970, as digits, because JSON numbers are exact only up to 2^53."""
     original_owner: Annotated[str, Field(max_length=21, pattern=r"^[0-9]{1,10}:[0-9]{1,10}$")] | None = None
     original_attributes: Annotated[
         dict[Annotated[str, Field(max_length=255)], Annotated[str, Field(max_length=350_000)]], Field(max_length=100)
@@ -54,33 +51,35 @@ class Checkpoint(Contract):
     new_path: RelativePath | None = None
     hash_after: Digest | None = None
     mode_after: Annotated[str, Field(max_length=4, pattern=r"^[0-7]{4}$")] | None = None
-    """The permissions that the run left; not known of runs before this was kept."""
+    """The permissions after the run. Missing in manifests from before this field existed."""
     restore_command: ShortText
     restored_at: Timestamp | None = None
     restored_by: Identifier | None = None
-    """The order that restored it; none if the run itself did."""
+    """The rollback order that restored it. None if the run itself restored it."""
 
     @model_validator(mode="after")
     def _check_backup(self) -> Self:
         known = [value is not None for value in (self.backup_location, self.original_hash, self.original_size)]
         if self.operation_to_reverse == "CREATE" and any(known):
-            raise ValueError("what was created has no backup, original_hash or original_size")
+            raise ValueError("a created file has no backup, original_hash or original_size")
         if self.operation_to_reverse != "CREATE" and not all(known):
-            raise ValueError("backup_location, original_hash and original_size are needed to go back")
+            raise ValueError("a change other than CREATE needs backup_location, original_hash and original_size")
         if (self.new_path is not None) != (self.operation_to_reverse == "RENAME"):
-            raise ValueError("new_path belongs to a RENAME, and to nothing else")
+            raise ValueError("new_path is for a RENAME, and only for a RENAME")
         return self
 
 
 class RowsCheckpoint(Contract):
-    """How to undo what a run changed in a database on a server: by the rows as they were before and after it, which
-    lie in a backup. Where not all of it can be undone there is none, and `irreversible` says why.
+    """The data to undo the changes of a run in a database on a server.
+
+    The backup contains the rows before and after the run. If not all changes can be undone, there is no backup, and
+    `irreversible` gives the reason.
     """
 
     checkpoint_id: Uuid
     connection: Name
     server: ShortText
-    """Its address, never a password."""
+    """The address of the server, without a password."""
     action_ids: Many[Identifier]
     tables: Annotated[tuple[ChangedTable, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] = ()
     backup_location: RelativePath | None
@@ -97,15 +96,15 @@ class RowsCheckpoint(Contract):
         if any(known) != all(known) or all(known) == (self.irreversible is not None):
             raise ValueError("rows have a backup with its hash and size, or a reason why they cannot be restored")
         if self.irreversible is not None and self.restored_at is not None:
-            raise ValueError("what cannot be restored was not")
+            raise ValueError("rows that cannot be restored have no restored_at")
         return self
 
 
 class RollbackManifest(Contract):
-    """What is needed to undo the run of a plan.
+    """The data to undo the run of a plan.
 
-    `rollback_order` is the order of restoring, and names every checkpoint once. EXECUTED means that every
-    checkpoint was restored, and the rows too; a partly restored manifest stays ACTIVE.
+    `rollback_order` gives the order in which checkpoints are restored, and names each of them once. EXECUTED means that
+    every checkpoint was restored, and the rows too. A partly restored manifest stays ACTIVE.
     """
 
     bounds: ClassVar[Bounds] = LARGE
@@ -121,8 +120,8 @@ class RollbackManifest(Contract):
     auto_rollback_script: RelativePath | None
     notes: Text
     rows: RowsCheckpoint | None = None
-    """What the run changed on a server. Left out where it is nothing: manifests that were signed before this field was
-    there keep their digest."""
+    """The changes of the run on a server. Omitted if there are none, so that manifests which were signed before this
+    field existed keep their digest."""
 
     @model_serializer(mode="wrap")
     def _omit_empty_rows(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -142,7 +141,7 @@ class RollbackManifest(Contract):
     @model_validator(mode="after")
     def _check_status(self) -> Self:
         if (self.status == "EXECUTED") != (self.executed_at is not None):
-            raise ValueError("executed_at is there exactly when the status is EXECUTED")
+            raise ValueError("executed_at must be given exactly if the status is EXECUTED")
         if self.status == "EXECUTED" and any(c.restored_at is None for c in self.checkpoints):
             raise ValueError("an EXECUTED manifest has restored every checkpoint")
         if self.status == "EXECUTED" and self.rows is not None and self.rows.restored_at is None:
@@ -151,21 +150,21 @@ class RollbackManifest(Contract):
 
 
 class RollbackOrder(Contract):
-    """Which checkpoints of which run to restore. The signature covers every other field.
+    """The protocol's signed order to restore checkpoints of a run. The signature covers every other field.
 
-    `drift` is left out where it is not given: orders that were signed before it was there keep their digest.
+    `drift` is omitted if it is not given, so that orders which were signed before this field existed keep their digest.
     """
 
     order_id: Identifier
     envelope_id: Identifier = Field(description="The approval under which the plan ran.")
     manifest_id: Uuid4
-    attempt: Count = Field(description="The how-manieth order for this manifest, from 1.")
-    checkpoints: Many[Uuid] = Field(description="Which to restore; none named: all that are left.")
-    force: bool = Field(description="Also where a file was changed since. What stands there is kept aside.")
+    attempt: Count = Field(description="The number of this order among those for the manifest. The first is 1.")
+    checkpoints: Many[Uuid] = Field(description="The checkpoints to restore. Empty: all that are not restored yet.")
+    force: bool = Field(description="Restore drifted files too. Their current versions are kept as copies.")
     drift: Digest | None = Field(
         default=None,
-        description="Of the files that were changed since, as somebody looked at them before he said `force`: as they "
-        "are then, and no others. Without it, whatever stands there is meant.",
+        description="The digest of the drifted files that a person reviewed before the order with `force`. Only these "
+        "files, in this state, may be overwritten. Without it, every drifted file may be.",
     )
     issued_at: Timestamp
     expires_at: Timestamp

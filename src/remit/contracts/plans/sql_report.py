@@ -1,5 +1,6 @@
-"""What is told of an action that runs SQL: its statements, the tables they name, and counts of rows. Rows, parameters
-and the text of statements only in a preview.
+"""The report on an action that runs SQL: its statements, the tables that they name, and counts of rows.
+
+Only a preview has rows, parameters and the text of statements.
 """
 
 from typing import Annotated, Any, Final
@@ -15,7 +16,7 @@ MAX_TABLES_TOLD: Final = 100
 MAX_PARAMETERS_TOLD: Final = 200
 MAX_UNSEEN_TOLD: Final = 400
 MAX_SQL_SHOWN: Final = 64 << 10
-"""Characters of the statements of one action: what does not fit needs an approval of its own."""
+"""The most characters of the statements of one action. A part that is not shown needs its own approval."""
 _OF_SERVERS: Final = ("server", "tables", "irreversible")
 
 
@@ -24,34 +25,37 @@ class ToldStatement(Contract):
 
     number: Annotated[int, Field(ge=1, le=100_000)]
     kind: Annotated[str, Field(max_length=40, pattern=r"^[A-Z_]{1,40}$")] = Field(
-        description="SELECT, INSERT, UPSERT (an INSERT that may update rows that are there), UPDATE, DELETE, "
-        "TRUNCATE (on a server; in a file it is told as a DELETE), MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
+        description="SELECT, INSERT, UPSERT (an INSERT that may update existing rows), UPDATE, DELETE, TRUNCATE (on a "
+        "server; in a file it is reported as a DELETE), MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
     )
-    words: Text = Field(description="What it does, in a few words.")
+    words: Text = Field(description="The effect of the statement, in a few words.")
     reads: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] | None = Field(
-        default=None, description="Tables that it reads, also by way of a view; null if that is not known."
+        default=None, description="Tables that it reads, directly or through a view; null if that is not known."
     )
     writes: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] | None = Field(
-        default=None, description="Tables, views and the like that it makes, changes or removes; null if not known."
+        default=None,
+        description="Tables, views and similar objects that it creates, changes or removes; null if not known.",
     )
-    rows_read: Count | None = Field(default=None, description="Rows that it gives; null if it is not one that reads.")
+    rows_read: Count | None = Field(
+        default=None, description="The number of rows that it returns; null if it does not read."
+    )
     rows_changed: Count | None = Field(
-        default=None, description="Rows that it changes; null if they cannot be counted."
+        default=None, description="The number of rows that it changes; null if they cannot be counted."
     )
     destroys: bool = Field(
-        default=False, description="Whether, by its words, rows, columns or whole tables are gone afterwards."
+        default=False, description="Whether, by its text, rows, columns or whole tables are gone afterwards."
     )
 
 
 class ToldColumn(Contract):
-    """A column of the rows that the last SELECT gives."""
+    """A column of the rows that the last SELECT returns."""
 
     name: ShortText
     type: ShortText
 
 
 class ChangedTable(Contract):
-    """Rows of one table on a server, as the server itself counted them: cascades and triggers are in it."""
+    """The changed rows of one table on a server, as the server counted them, with cascades and triggers."""
 
     table: ShortText
     inserted: Count
@@ -60,32 +64,34 @@ class ChangedTable(Contract):
 
 
 class SqlTold(Contract):
-    """One action that runs SQL. What is said of a server is left out where there is none: reports that were signed
-    before these fields were there keep their digest.
+    """The report on one action that runs SQL.
+
+    The fields about a server are omitted if there is none, so that reports which were signed before these fields
+    existed keep their digest.
     """
 
     action_id: Identifier
     connection: Name
     database: RelativePath | None = Field(
-        description="The database file; null: it is on a server, or in memory, and forgotten."
+        description="The database file; null: the database is on a server, or in memory and lost after the run."
     )
-    changes_database: bool = Field(description="Whether the file becomes another, or rows or tables on a server do.")
+    changes_database: bool = Field(description="Whether it changes the database file, or rows or tables on a server.")
     statements: Annotated[tuple[ToldStatement, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)]
-    left_out: Count = Field(default=0, description="Statements that are not in the list, because it is long.")
-    result_rows: Count = Field(default=0, description="Rows that the last SELECT gives.")
+    left_out: Count = Field(default=0, description="The number of statements that a long list leaves out.")
+    result_rows: Count = Field(default=0, description="The number of rows that the last SELECT returns.")
     columns: Annotated[tuple[ToldColumn, ...], Field(strict=False, max_length=MAX_COLUMNS_TOLD)] = ()
-    saved_to: RelativePath | None = Field(default=None, description="The file that these rows are saved to.")
+    saved_to: RelativePath | None = Field(default=None, description="The file to which these rows are saved.")
     query_file: RelativePath | None = Field(
-        default=None, description="The file that the statements stand in; null: in the plan itself."
+        default=None, description="The file with the statements; null: they are in the plan."
     )
     server: ShortText | None = Field(
-        default=None, description="The database server, where the connection is to one: its address, never a password."
+        default=None, description="The address of the database server, if there is one, without a password."
     )
     tables: Annotated[tuple[ChangedTable, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] = Field(
         default=(), description="The tables whose rows it changes on a server."
     )
     irreversible: Text | None = Field(
-        default=None, description="Why what it does on a server cannot be taken back; null if it can."
+        default=None, description="Why its changes on a server cannot be undone; null if they can."
     )
 
     @model_serializer(mode="wrap")
@@ -98,14 +104,14 @@ ShownRow = Annotated[tuple[Text | None, ...], Field(strict=False, max_length=MAX
 
 
 class ShownParameter(Contract):
-    """A value that is bound to the statements, as whoever approves them sees it."""
+    """A value that is bound to the statements, as the approver sees it."""
 
     name: ShortText
-    value: Text = Field(description="As JSON, masked by its name and by its looks, and cut where it is long.")
+    value: Text = Field(description="As JSON, masked by its name and by its form, and cut if it is long.")
 
 
 class UnseenSql(Contract):
-    """Something that would be run and is not shown whole: it needs an approval of its own."""
+    """Something that would run and is not completely shown. It needs its own approval."""
 
     where: ShortText
     what: Text
@@ -115,14 +121,14 @@ StatementText = Annotated[str, Field(max_length=MAX_SQL_SHOWN + 1_000)]
 
 
 class SqlPreviewed(SqlTold):
-    """With what nobody keeps: the statements themselves, their parameters and the first rows, masked."""
+    """The report with the statements, parameters and first rows, masked. A report on a run does not have those."""
 
     rows: Annotated[tuple[ShownRow, ...], Field(strict=False, max_length=MAX_ROWS_SHOWN)] = ()
     texts: Annotated[tuple[StatementText, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)] = Field(
-        default=(), description="The text of the statements, in their order, as far as it fits."
+        default=(), description="The text of the statements, in their order, up to the limit."
     )
     parameters: Annotated[tuple[ShownParameter, ...], Field(strict=False, max_length=MAX_PARAMETERS_TOLD)] = ()
     unseen: Annotated[tuple[UnseenSql, ...], Field(strict=False, max_length=MAX_UNSEEN_TOLD)] = Field(
-        default=(), description="What of it is cut or left out here. Each is a finding too."
+        default=(), description="The parts that are cut or left out here. Each is also a finding."
     )
-    replaces: bool = Field(default=False, description="Whether there is a file already where rows are saved to.")
+    replaces: bool = Field(default=False, description="Whether the file to which rows are saved exists already.")

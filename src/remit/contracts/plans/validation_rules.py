@@ -1,4 +1,4 @@
-"""What must hold after a plan has run: its rules, told apart by `type`. A rule that fails rolls the plan back."""
+"""The rules that are checked after a plan has run. `type` names the rule. If a rule fails, the plan is undone."""
 
 from typing import Annotated, Literal, Self
 
@@ -27,7 +27,7 @@ class FileHash(Contract):
 
 
 class MatchesJsonSchema(Contract):
-    """The JSON or YAML file is valid against a schema: one in the project, or one written out here."""
+    """The JSON or YAML file is valid against a schema, which is a file of the project or part of the rule."""
 
     type: Literal["json_schema"]
     path: RelativePath
@@ -37,7 +37,7 @@ class MatchesJsonSchema(Contract):
     @model_validator(mode="after")
     def _check_one_schema(self) -> Self:
         if (self.schema_file is None) == (self.schema_object is None):
-            raise ValueError("give schema_file or schema, and not both")
+            raise ValueError("give either schema_file or schema, not both")
         return self
 
 
@@ -51,7 +51,7 @@ class JsonPathEquals(Contract):
 
 
 class SqlExpect(Contract):
-    """The query, which may only read, gives exactly these rows in this order."""
+    """The query returns exactly these rows in this order. It may only read."""
 
     type: Literal["sql_expect"]
     query: Annotated[str, Field(min_length=1, max_length=1_000_000)]
