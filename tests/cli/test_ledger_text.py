@@ -159,7 +159,7 @@ def test_an_export_says_which_chains_are_not_in_it_and_the_record_names_who_sat_
     remit: Remit, tmp_path: Path
 ) -> None:
     leased(remit, tmp_path)
-    assert "Not in it" not in remit("ledger", "export", "-o", "all.jsonl").err
+    assert "Other tenants" not in remit("ledger", "export", "-o", "all.jsonl").err
     environ = {**os.environ, "REMIT_STATE": str(tmp_path / "state")}
     with Workspace.open(tmp_path / "project", environ=environ) as workspace:
         workspace.ledger.append(NewEntry("acme", "test.note", "x", {}))

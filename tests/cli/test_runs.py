@@ -74,7 +74,7 @@ def test_a_run_that_was_killed_is_listed_as_unfinished(remit: Remit, project: Pa
     assert (run["status"], run["plan_id"], run["undo"]["state"]) == ("UNFINISHED", "plan-1", "UNKNOWN")
     shown = remit("runs").out
     assert "remit recover" in shown
-    assert "can be undone any more" not in shown
+    assert "can be rolled back any more" not in shown
 
 
 def test_a_run_that_the_ledger_cannot_verify_is_listed_without_details(remit: Remit, project: Path) -> None:

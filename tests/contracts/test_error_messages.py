@@ -90,13 +90,13 @@ def test_broken_json_says_where_and_what_to_do(subtests: pytest.Subtests) -> Non
 
 def test_a_plan_in_place_of_an_envelope_is_named_in_the_message() -> None:
     problem = refused(plan(), Envelope)
-    assert problem.what == "this is a plan, and an envelope is wanted here"
+    assert problem.what == "this is a plan, but an envelope is needed here"
     assert problem.next_step.endswith("remit approve plan.json -o envelope.json")
     envelope = {"envelope_id": "e", "plan": plan(), "signature": "s"}
     problem = refused(envelope, Plan, "-")
-    assert problem.what == "this is an envelope, and a plan is wanted here"
+    assert problem.what == "this is an envelope, but a plan is needed here"
     assert problem.next_step.endswith("remit apply FILE")
-    assert "a task manifest is wanted" in refused(plan(), TaskManifest).what
+    assert "a task manifest is needed" in refused(plan(), TaskManifest).what
 
 
 def test_a_plan_with_a_field_too_many_is_still_a_plan() -> None:

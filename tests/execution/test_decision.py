@@ -76,7 +76,7 @@ def test_an_altered_result_is_reported_as_altered(kernel: Kernel, keys: Path, ch
         change |= {"output": None, "error": {"error_code": "EXECUTION_FAILED", "message": "no"}}
     problem = refusal(kernel, success(keys).tree() | change)
     assert problem.reason is Reason.SIGNATURE_INVALID
-    assert "does not fit" in problem.what
+    assert "does not match" in problem.what
 
 
 @pytest.mark.req("EI-05", "EI-17")

@@ -111,7 +111,7 @@ def test_a_rollback_that_fails_says_why(desk: Office) -> None:
     done = desk.done("archive the note one")
     (desk.root / "archive" / "one.txt").write_text("changed since\n")
     back = desk.goals.rollback(done.goal.correlation_id, user="mia", tenant="acme")
-    assert "takes back what that goal did" in back.outcome.user_visible_text
+    assert "rolls back what that goal did" in back.outcome.user_visible_text
     ended = desk.answer(back).outcome
     assert ended.reason_code == "SIMULATION_FAILED"
     assert ended.simulation_outcome is not None

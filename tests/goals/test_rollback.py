@@ -25,7 +25,7 @@ def test_a_goal_is_rolled_back_by_the_simulation_that_it_names(office: Office, w
     assert office.archived() == []
     assert not (office.base / "mine.txt").exists()
     assert office.events(done.goal.correlation_id)[-1] == "ROLLED_BACK"
-    assert "taken back" in office.answer(done, None).outcome.user_visible_text
+    assert "rolled back" in office.answer(done, None).outcome.user_visible_text
     assert office.workspace.verify_ledger().holds
     for reply in (done, back):
         assert all(one.agrees for one in office.goals.replay(reply.goal.correlation_id, tenant=TENANT))

@@ -22,7 +22,7 @@ def main(folder: Path) -> None:
     sys.addaudithook(stay_here)
     sys.path.insert(0, str(folder))
     printed = {}
-    for example in sorted(folder.glob("*_*.py")):
+    for example in sorted([*folder.glob("*_agent.py"), *folder.glob("*_loop.py")]):
         with contextlib.redirect_stdout(io.StringIO()) as output:
             runpy.run_path(str(example), run_name="__main__")
         printed[example.name] = output.getvalue().splitlines()

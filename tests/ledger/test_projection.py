@@ -194,7 +194,7 @@ def test_drift_is_found_named_and_repaired(world: World) -> None:
     repaired = rebuild(world.ledger)
     assert repaired.rows == 3
     assert sorted(repaired.drift) == [
-        "step one of plan plan stands as PLANNED, the ledger says SUCCEEDED",
+        "step one of plan plan is stored as PLANNED, and the ledger says SUCCEEDED",
         "step three of plan plan is missing from the projection",
         "step two of plan plan is missing from the projection",
         "step zzz of plan plan has no event in the ledger",

@@ -85,7 +85,7 @@ def test_sessions_with_requests_under_way_stay_and_places_are_taken_at_once(desk
     one, two = sessions.enter("one", a.token.jti), sessions.enter("two", a.token.jti)
     assert one is not None
     assert two is not None
-    with pytest.raises(RefusedError, match="under way in each"):
+    with pytest.raises(RefusedError, match="each has a running request"):
         sessions.reserve(a.id)
     assert sessions.reserve(b.id) is None
     with pytest.raises(RefusedError):  # all places are taken, although that one is only being opened

@@ -136,7 +136,7 @@ def test_a_second_claim_learns_that_the_first_is_running_and_then_its_outcome(co
 def test_a_finished_claim_cannot_be_finished_again(connection: Connection) -> None:
     mine = won(connection)
     finish_claim(connection, mine, "first", AT)
-    with pytest.raises(RefusedError, match="no longer ours") as refused:
+    with pytest.raises(RefusedError, match="no longer holds the claim") as refused:
         finish_claim(connection, mine, "second", AT)
     assert refused.value.reason is Reason.IDEMPOTENCY_CONFLICT
     assert find_claim(connection, KEY, DIGEST) == ClaimCompleted(KEY, "first")
@@ -145,7 +145,7 @@ def test_a_finished_claim_cannot_be_finished_again(connection: Connection) -> No
 def test_a_stale_token_cannot_finish(connection: Connection) -> None:
     mine = won(connection)
     stale = ClaimAcquired(KEY, "0" * 32)
-    with pytest.raises(RefusedError, match="no longer ours"):
+    with pytest.raises(RefusedError, match="no longer holds the claim"):
         finish_claim(connection, stale, "late", AT)
     assert find_claim(connection, KEY, DIGEST) == ClaimHeld(KEY)
     finish_claim(connection, mine, "in time", AT)
@@ -153,7 +153,7 @@ def test_a_stale_token_cannot_finish(connection: Connection) -> None:
 
 
 def test_a_claim_that_was_never_made_cannot_be_finished(connection: Connection) -> None:
-    with pytest.raises(RefusedError, match="no longer ours"):
+    with pytest.raises(RefusedError, match="no longer holds the claim"):
         finish_claim(connection, ClaimAcquired(KEY, "0" * 32), "made up", AT)
     assert find_claim(connection, KEY, DIGEST) is None
 
@@ -164,7 +164,7 @@ def test_the_same_key_for_another_request_is_refused(connection: Connection, fin
     if finished:
         finish_claim(connection, mine, "result", AT)
     connection.begin(write=True)
-    with pytest.raises(RefusedError, match="used before for a different request") as refused:
+    with pytest.raises(RefusedError, match="already used for a different request") as refused:
         claim(connection, KEY, OTHER_DIGEST, AT)
     connection.rollback()
     assert refused.value.reason is Reason.IDEMPOTENCY_CONFLICT
@@ -189,7 +189,7 @@ def test_a_claim_rolled_back_leaves_nothing(connection: Connection) -> None:
     again = committed_claim(connection, digest=OTHER_DIGEST)
     assert isinstance(again, ClaimAcquired)
     assert again.token != lost.token
-    with pytest.raises(RefusedError, match="no longer ours"):
+    with pytest.raises(RefusedError, match="no longer holds the claim"):
         finish_claim(connection, lost, "from the dead", AT)
 
 

@@ -250,7 +250,7 @@ def test_a_commit_of_a_failed_transaction_is_not_taken_for_success(here: Postgre
 
 def test_tables_that_are_not_there_say_migrate(world: World) -> None:
     nothing = PostgresStore(world.url, "remit_nothing_here")
-    with pytest.raises(DatabaseFailureError, match="tables are not there") as caught, nothing.reading() as connection:
+    with pytest.raises(DatabaseFailureError, match="tables do not exist") as caught, nothing.reading() as connection:
         connection.one("SELECT * FROM ledger_entries")
     assert "remit migrate" in caught.value.next_step
 

@@ -90,7 +90,7 @@ def test_a_link_fills_the_form_and_leaves_the_address(page: Page, server: Served
     page.goto(f"{server.origin}/login")
     page.fill("#code", "x" * 43)
     page.get_by_role("button", name="Log in").click()
-    assert "it was used already, or its time is over" in page.inner_text("[role=alert]")
+    assert "it was used already, or it has expired" in page.inner_text("[role=alert]")
 
 
 def test_another_site_can_link_to_us_and_nothing_else(page: Page, server: Served, place: Place, stranger: str) -> None:

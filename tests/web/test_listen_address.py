@@ -61,14 +61,14 @@ def test_beyond_loopback_the_server_needs_tls_or_an_explicit_option(tmp_path: Pa
         require_safe(settings(host=host))
         assert warnings_for(settings(host=host)) == []
     for host in (ANYWHERE, "10.0.0.1", "[::]", "remit.example"):
-        with pytest.raises(RefusedError, match="beyond loopback"):
+        with pytest.raises(RefusedError, match="without TLS"):
             open_socket(settings(host=host))
     told = settings(host=ANYWHERE, insecure_http=True)
     require_safe(told)
     assert [text.partition(":")[0] for text in warnings_for(told)] == [
         f"listening at {ANYWHERE}",
-        "there is no TLS",
-        "they cannot ask for it by a name",
+        "there is no TLS, so others on the network can read tokens and cookies",
+        "other machines cannot use a host name for this server; set web.public_url in remit.yaml",
     ]
     assert told.url == "http://localhost:7341"
     secure = settings(host=ANYWHERE, tls=certificate(tmp_path), public_url="https://remit.example")

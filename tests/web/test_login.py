@@ -23,7 +23,7 @@ def test_opening_a_link_uses_nothing_up_and_pressing_the_button_logs_in(server: 
     assert server.ask("GET", "/inbox", Cookie=cookie.partition(";")[0]).problem == {"id": "link:ada"}
     again = server.form("/login", {"code": link.code})
     assert (again.status, again.get("set-cookie")) == (403, None)
-    assert b"it was used already, or its time is over" in again.body
+    assert b"it was used already, or it has expired" in again.body
     assert link.code.encode() not in again.body
 
 

@@ -55,7 +55,7 @@ def test_a_link_lets_in_once_and_everything_is_on_record(place: Place) -> None:
 def test_a_link_is_over_after_fifteen_minutes(place: Place) -> None:
     code = invited(place, "late")
     place.clock.ahead = LINK_LIFE
-    with pytest.raises(RefusedError, match="its time is over"):
+    with pytest.raises(RefusedError, match="it has expired"):
         place.workspace.people.redeem(code)
     place.clock.ahead = LINK_LIFE - timedelta(seconds=5)
     assert place.workspace.people.redeem(code).person_id == "link:late"
@@ -239,7 +239,7 @@ def test_a_clock_that_is_set_back_revives_nothing(place: Place) -> None:
     place.token()  # recorded, at that time
     place.clock.ahead -= SESSION_LIFE
     assert people.session(cookie) is None
-    with pytest.raises(RefusedError, match="its time is over"):
+    with pytest.raises(RefusedError, match="it has expired"):
         people.redeem(code)
     with pytest.raises(RefusedError) as refused:
         workspace.tokens.verify(token)

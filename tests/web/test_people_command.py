@@ -22,11 +22,11 @@ def opened(project: Path) -> Workspace:
 
 
 def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
-    assert "Nobody was invited yet" in remit("people", "list").out
+    assert "There are no people yet" in remit("people", "list").out
     first = remit("people", "invite", "ada")
     assert first.out.startswith("/login#")
-    assert "no server runs now" in first.err
-    assert "For link:ada, as viewer; it logs in once, until 20" in first.err
+    assert "no server is running" in first.err
+    assert "For link:ada, as viewer; the link works once, until 20" in first.err
     with opened(project) as workspace, announce_server(workspace.state, "https://remit.example", workspace.clock):
         wish = ("--role", "approver", "--user", "ada", "--tenant", "acme", "--life", "1h")
         invited = remit("people", "invite", "ada", *wish, "--json").document

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from remit.approvals.errors import ASK_AGAIN
 from remit.contracts.browser.browser import ActionResult, Approval, HTTPPreview
 from tests.browser.service.browser_workspace import Answer, Place, Question, approve, deny, let_it_expire
 from tests.support.browser_site import Reply, Seen, redirect
@@ -167,7 +168,7 @@ def test_after_one_request_was_sent_the_result_does_not_advise_to_ask_again(plac
     assert result.error is not None
     assert (result.error.code, result.sent) == ("APPROVAL_TIMEOUT", 1)
     assert "do not repeat the action" in result.error.tree()["message"]
-    assert "anew" not in result.error.tree()["message"]
+    assert ASK_AGAIN not in result.error.tree()["message"]
 
 
 # Where the answer to a form leads, by which status, and over which paths a person is not asked again.

@@ -59,7 +59,7 @@ def test_a_move_that_would_lose_something_of_the_file_is_refused(two_disks: Plac
         case _:
             os.setxattr(source, "user.comment", b"kept")
     was = world(two_disks.here, two_disks.there)
-    with pytest.raises(RefusedError, match="cannot be moved to another filesystem"):
+    with pytest.raises(RefusedError, match=r"to another filesystem (would lose|without changing)"):
         two_disks.run("FILE_MOVE", source_path=source, destination_path=target)
     assert world(two_disks.here, two_disks.there) == was
 

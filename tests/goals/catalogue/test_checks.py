@@ -41,19 +41,19 @@ def _without_rollback(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 ROLLBACKS = [
-    (_without_rollback(REFUND), "names no simulation that takes it back"),
-    (_without_rollback(MOVE), "names no simulation that takes it back"),
-    (_without_rollback(CHARGE), "names no simulation that takes it back"),
-    (_without_rollback(UNDO), "names no simulation that takes it back"),
+    (_without_rollback(REFUND), "names no simulation that rolls it back"),
+    (_without_rollback(MOVE), "names no simulation that rolls it back"),
+    (_without_rollback(CHARGE), "names no simulation that rolls it back"),
+    (_without_rollback(UNDO), "names no simulation that rolls it back"),
     (changed(MOVE, rollback="nobody"), "the catalogue does not have"),
     (changed(MOVE, rollback="file-report"), "names itself"),
     (changed(MOVE, rollback="look-up-order"), "is read_only"),
-    (changed(MOVE, rollback="refund-order"), "no place for the goal"),
+    (changed(MOVE, rollback="refund-order"), "has no field for the id of the goal"),
     (changed(MOVE, rollback="charge-order"), "needs the field order_id"),
-    (changed(MOVE, impact="irreversible"), "an undo cannot take this back"),
-    (changed(MOVE, binding__reversible=False), "an undo cannot take this back"),
+    (changed(MOVE, impact="irreversible"), "an undo cannot reverse this action"),
+    (changed(MOVE, binding__reversible=False), "an undo cannot reverse this action"),
     (changed(REFUND, rollback="undo-file-report", impact="impactful", binding__reversible=False), "an undo cannot"),
-    (changed(BUY, rollback="undo-file-report", impact="impactful"), "an undo cannot take this back"),
+    (changed(BUY, rollback="undo-file-report", impact="impactful"), "an undo cannot reverse this action"),
     (changed(REFUND, fields={**REFUND["fields"], "amount": {**AMOUNT, "currencies": []}}), "takes other values"),
     (changed(REFUND, fields={**REFUND["fields"], "amount": {**AMOUNT, "optional": True}}), "or optional"),
 ]
@@ -70,7 +70,7 @@ def test_a_simulation_that_changes_something_names_its_rollback(tmp_path: Path) 
 def test_a_plan_with_an_action_that_cannot_be_undone_needs_more_than_an_undo(tmp_path: Path) -> None:
     tree = changed(NOTE)
     tree["binding"]["template"]["action_plan"][0]["reversible"] = False
-    assert ("rollback", "an undo cannot take this back") in said(findings(tmp_path, tree), NOTE["id"])
+    assert ("rollback", "an undo cannot reverse this action") in said(findings(tmp_path, tree), NOTE["id"])
 
 
 def test_what_is_called_read_only_must_be_unable_to_write(tmp_path: Path) -> None:
@@ -92,9 +92,9 @@ def test_what_is_called_read_only_must_be_unable_to_write(tmp_path: Path) -> Non
 PHRASES = [
     (["{order_id}"], "no word of its own"),
     (["refund {nothing}"], "there is no such field"),
-    (["refund {order_id} {order_id}"], "a place twice"),
-    (["refund {order_id}{amount}"], "side by side"),
-    (["refund order{order_id}"], "side by side"),
+    (["refund {order_id} {order_id}"], "the same placeholder twice"),
+    (["refund {order_id}{amount}"], "no word between them"),
+    (["refund order{order_id}"], "no space between them"),
     (["refund {order_id"], "a single brace"),
     (["refund {amount.value}"], "there is no such field"),
     (["refund\u202e order"], "control character"),
@@ -127,7 +127,7 @@ def test_fields_that_cannot_work_are_found(tmp_path: Path) -> None:
     choices = {"type": "choice", "question": "?", "choices": ["a", "A"]}
     same = changed(LOOKUP, fields={**LOOKUP["fields"], "c": choices})
     assert said(findings(tmp_path, same), LOOKUP["id"]) == [
-        ("fields.c.choices", "two choices are the same but for their case")
+        ("fields.c.choices", "two choices differ only in upper and lower case")
     ]
     more = changed(UNDO, fields={**UNDO["fields"], "x": {"type": "date", "question": "?"}})
     assert [field for field, _ in said(findings(tmp_path, more), UNDO["id"])] == ["fields"]

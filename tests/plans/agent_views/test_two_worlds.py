@@ -452,7 +452,7 @@ def test_a_withheld_value_is_null_and_not_zero(worlds: Worlds) -> None:
     undone = world.ask("POST", f"/v1/plans/{made}/undo", {})
     assert (undone.status, undone.tree["code"]) == (409, "drifted"), undone.body
     answers = world.neutral(undone.body.decode())
-    assert "whatever the files" not in answers
+    assert "does not depend on the content" not in answers
     assert "zeros.txt" not in answers
 
 

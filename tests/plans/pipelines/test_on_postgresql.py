@@ -53,7 +53,7 @@ def test_query_files_on_a_server_are_previewed_run_and_rolled_back(store: Store)
     assert "on copies" not in shown
     assert "0 ms" not in shown
     assert shown.count(" undo ") == 2  # of the action, and of the plan; and both say yes
-    assert "all that it changes is kept" not in shown
+    assert "everything that it changes is backed up" not in shown
 
     outcome = ran(store.workspace.apply(store.approve(plan).canonical()))
     assert outcome.status.status == "SUCCESS"

@@ -184,7 +184,7 @@ def test_a_pipeline_of_sql_is_stopped_when_its_time_is_over(open_works: Callable
     preview = works.workspace.preview(plan_of(pipeline("a1", "long", reversible=True, **more))).document
     (problem,) = preview.problems
     assert problem.error_type == "TIMED_OUT"
-    assert "the pipeline took longer than 1 seconds" in problem.message
+    assert "its pipeline took longer than 1 seconds" in problem.message
     assert [step.state for step in preview.pipelines[0].steps] == ["done", "failed"]
     assert works.tree() == works.before
 

@@ -69,7 +69,7 @@ def test_people_are_shown_rows_servers_and_the_rollback(store: Store, tmp_path: 
     assert f"5 rows on {store.where}" in output
     assert "a2: change public.orders on shop" in output
     assert "public.people 1 deleted; public.orders 2 deleted" in output
-    assert "yes: the rows are kept as they are now" in output
+    assert "yes: the rows are backed up as they are now" in output
     assert "everything can be undone" in output
     code, output = said(store, "run", str(plan), "--yes")
     assert code == 0, output

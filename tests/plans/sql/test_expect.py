@@ -123,8 +123,8 @@ def test_values_are_compared_as_json_has_them(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "expected, words",
     [
-        ([], "it gives 3 rows, and 0 are expected"),
-        ([[1], [2]], "it gives 3 rows, and 2 are expected"),
+        ([], "it returns 3 rows, and 0 are expected"),
+        ([[1], [2]], "it returns 3 rows, and 2 are expected"),
         ([[1], [2], [3]], "row 1 has 2 columns, and 1 is expected"),
         ([[1, "done"], [2, "open"], [3, "done"]], "row 2, column 2 is not as expected"),
         ([[2, "done"], [1, "done"], [3, "done"]], "row 1, column 1 is not as expected"),

@@ -95,7 +95,7 @@ def test_a_stream_ends_with_the_token_that_it_was_opened_by(site: WebSite, monke
     with listening(site, Who({"Authorization": f"Bearer {issued['token']}"})) as stream:
         assert next(stream.events()) == {"comment": "still here"}
         assert site.post(f"/v1/tokens/{issued['jti']}/revoke", {}, site.admin).status == 200
-        assert "does not count" in stream.until("desk.closed")["data"]
+        assert "no longer valid" in stream.until("desk.closed")["data"]
         assert list(stream.lines()) == []
 
 

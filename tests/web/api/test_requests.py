@@ -60,7 +60,7 @@ def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
 def test_a_secret_is_returned_once_and_not_kept() -> None:
     keys = IdempotencyKeys()
     made = keys.run_once("a", "issue", "k", b"x", lambda: Response("secret"), is_secret=True)
-    with pytest.raises(RefusedError, match="not kept") as told:
+    with pytest.raises(RefusedError, match="sent only once") as told:
         keys.run_once("a", "issue", "k", b"x", Response, is_secret=True)
     assert told.value.reason is Reason.IDEMPOTENCY_CONFLICT
     held = weakref.ref(made)
