@@ -1,17 +1,17 @@
-# Everything a developer runs. Set-up happens once: a stamp in .venv carries the digest of what was installed.
+# The commands of developers. The set-up runs once: a stamp in .venv has the digest of the installed requirements.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
-# Tests start hundreds of processes; each would compile everything anew.
+# Tests start hundreds of processes. With this variable, each of them would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-# One more than there are processors: tests also wait, for the disk, for servers and for each other.
+# One more than the number of processors, because tests also wait for the disk, for servers and for each other.
 WORKERS ?= $(shell expr $$(nproc) + 1)
 digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-16)
 RUNTIME := .venv/.runtime-$(call digest,requirements/runtime.txt pyproject.toml)
 DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)
-# Past four workers the tests wait for the disk, not for a processor.
+# With more than four workers, the tests wait for the disk and not for a processor.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet $(PINS)
@@ -26,7 +26,7 @@ help: ## show this list
 $(RUNTIME):
 	@sh scripts/bootstrap.sh runtime $@
 
-# The development requirements contain the runtime's, at the same versions.
+# The development requirements include those of the runtime, in the same versions.
 $(DEV):
 	@sh scripts/bootstrap.sh dev $@
 	@rm -f .venv/.runtime-*; touch $(RUNTIME)
@@ -34,10 +34,10 @@ $(DEV):
 system:
 	@sh scripts/system_packages.sh
 
-demo: $(RUNTIME) ## see Remit at work, in a folder that is removed afterwards
+demo: $(RUNTIME) ## run a demo of Remit, in a folder that is removed afterwards
 	@$(BIN)/remit demo
 
-# dbt needs what the tools of development exclude, so the tests find it in an environment of its own.
+# dbt needs packages that conflict with the development tools, so it has a separate environment for the tests.
 DBT := .cache/dbt/.$(call digest,requirements/dbt.txt)
 
 $(DBT): $(DEV)
@@ -47,7 +47,7 @@ $(DBT): $(DEV)
 		-r requirements/dbt.txt
 	@touch $@
 
-# So do the libraries that the worked examples show: what agents are built with.
+# The agent libraries of the worked examples have a separate environment too.
 EXAMPLES := .cache/examples/.$(call digest,requirements/examples.txt)
 
 $(EXAMPLES): $(DEV)
@@ -57,7 +57,7 @@ $(EXAMPLES): $(DEV)
 		-r requirements/examples.txt
 	@touch $@
 
-examples: $(EXAMPLES) ## run the worked examples: agents of three libraries, with tools that are Remit's
+examples: $(EXAMPLES) ## run the worked examples: agents of three libraries with tools of Remit
 	@for each in examples/*_loop.py examples/*_agent.py; do echo "== $$each"; \
 		env -u REMIT_AGENT -u REMIT_TOKEN PYTHONPATH=src .cache/examples/bin/python "$$each" || exit 1; done
 
@@ -65,10 +65,10 @@ test: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests
 	@$(BIN)/python -m compileall -q src tests
 	@$(PYTEST)
 
-long: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests with all that takes long: more cases, more rounds, whole sequences (slow)
+long: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests with the long ones: more cases, more rounds, whole sequences (slow)
 	@REMIT_LONG=1 $(PYTEST) -m "not slow_crash"
 
-# The suite needs a newer Node.js than Debian has: one comes with it, pinned by hash like the rest; npm only fetches it.
+# The suite needs a newer Node.js than Debian has. It is one of its pinned packages, which npm downloads by hash.
 SUITE := .cache/mcp-conformance/.$(call digest,tests/mcp_server/conformance/package.json tests/mcp_server/conformance/package-lock.json)
 
 $(SUITE):
@@ -82,7 +82,7 @@ conformance: $(DEV) $(SUITE) ## run the official MCP conformance suite, and 10,0
 	@$(BIN)/python -m tests.mcp_server.conformance .cache/mcp-conformance
 	@$(BIN)/python -m tests.web.api.fuzz --calls 10000
 
-compat: $(DEV) ## compare what users meet with the version before, and open a workspace that it left
+compat: $(DEV) ## compare the output for users with the previous version, and open a workspace of that version
 	@$(BIN)/python -m tests.compat
 
 crash: $(DEV) system ## run the full crash sweep (slow)
@@ -91,17 +91,17 @@ crash: $(DEV) system ## run the full crash sweep (slow)
 crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power cut, full disk (slow; needs root)
 	@$(BIN)/python -m tests.crash.tasks --thin $(or $(THIN),1)
 
-crash-goals: $(DEV) system ## 10,000 goals on each store while workers are killed: one effect each (slow; GOALS=2000 for fewer)
+crash-goals: $(DEV) system ## run 10,000 goals on each store while workers are killed: one effect each (slow; GOALS=2000 for fewer)
 	@$(BIN)/python -m tests.crash.goals --goals $(or $(GOALS),10000)
 	@$(BIN)/python -m tests.crash.goals --goals $(or $(GOALS),10000) --store postgresql
 
-crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root; THIN=9 takes every 9th point)
+crash-plans: $(DEV) system ## stop plans and their rollbacks at every change to a disk (slow; needs root; THIN=9 for every 9th point)
 	@$(BIN)/python -m tests.crash.plans --thin $(or $(THIN),1)
 
 crash-web: $(DEV) system ## kill the server at every step of every request, under load and at any moment (slow)
 	@$(PYTEST) -m slow_crash tests/crash/web
 
-check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene, structure, the agent core's guardrails
+check: $(CHECKS) ## run the checks: style, types, imports, conformance, schemas, docs, hygiene, structure, the agent core's guardrails
 
 check-style: $(DEV)
 	@$(BIN)/ruff check --quiet .
@@ -137,13 +137,13 @@ check-words: $(DEV)
 check-agent: $(DEV)
 	@sh scripts/check_agent_execution_core.sh
 
-# Two locks. A breach is mended; of a service level, a named person may waive it until a day (remit slo --help).
-release: $(DEV) ## build what is released into dist, once the guardrails and the service levels hold
+# Two gates. A breach of a guardrail must be fixed. A person may waive a service level until a date (remit slo --help).
+release: $(DEV) ## build the release in dist, if the guardrails and the service levels are met
 	@rm -rf dist
 	@sh scripts/check_agent_execution_core.sh || { \
-		echo "release: refused: the agent core breaks a guardrail. Mend what is named above and try again." >&2; exit 1; }
+		echo "release: refused: the agent core breaks a guardrail. Fix the violations above and try again." >&2; exit 1; }
 	@$(BIN)/remit slo gate || { \
-		echo "release: refused: a service level is not met. Mend it, or have it waived until a day, and try again." >&2; \
+		echo "release: refused: a service level is not met. Fix the cause, or ask a person to waive it until a date, and try again." >&2; \
 		exit 1; }
 	@$(BIN)/python -m hatchling build --directory dist >/dev/null
 	@cd dist && sha256sum -- *
@@ -171,6 +171,6 @@ pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
 	@$(COMPILE) --group examples -c requirements/runtime.txt -o requirements/examples.txt
 	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 
-clean: ## remove everything that make and the tools have made
+clean: ## remove all files that make and the tools have created
 	@rm -rf .venv .cache .hypothesis build dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

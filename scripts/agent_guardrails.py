@@ -1,7 +1,7 @@
 """The agent core's guardrails: seven violations that fail the build. Run by scripts/check_agent_execution_core.sh.
 
-What can be read off the sources is read off their syntax trees; what only shows in running is asked of the code below
-the same root. `--static` leaves the second part out.
+The static checks read the syntax trees of the sources. Further checks run the code below the same root. `--static`
+omits these.
 """
 
 import argparse
@@ -31,11 +31,11 @@ def static_violations(
 
 
 def running_code_violations(root: Path) -> list[Violation]:
-    """Refused unless the code that runs is the code of the root."""
+    """Check the running code. Exits unless it is the code below the root."""
     package = Path(remit.__file__).resolve().parent
     if package != (root / "src" / "remit").resolve():
         raise SystemExit(f"agent guardrails: remit comes from {package}; run scripts/check_agent_execution_core.sh")
-    # Only now: sources that cannot be loaded must still be read.
+    # Imported late, so that the static checks also work on sources that cannot be loaded.
     from scripts.agent_guardrails_alive import check_running_code  # noqa: PLC0415
 
     return sorted(set(check_running_code(root)))

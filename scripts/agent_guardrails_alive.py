@@ -1,4 +1,4 @@
-"""The rules asked of the running code: the gates decide, the contracts parse, and each answer must be the safe one."""
+"""Guardrails that run code: they call the gates and parse contracts, and check that each result is the safe one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,7 +54,7 @@ def packet(kind: str, **changes: Any) -> dict[str, Any]:
 
 
 def evidence(kind: str, *simulations: dict[str, Any], simulation_id: str = "look") -> Evidence:
-    """A goal of a user who may do everything, to simulations that are all ACTIVE."""
+    """Return the evidence of a goal, for a user with access to everything. All simulations are ACTIVE."""
     known = [Simulation.from_tree(each) for each in (_LOOK, *simulations)]
     states = {
         each.id: PromotedState(each.id, each.version, each.own_digest, "ACTIVE", "os:ann", AT, "entry")
@@ -90,7 +90,12 @@ def _missing() -> Iterator[Violation]:
     for kind in ("missing", "clarify", "refuse"):
         made = decide_goal(evidence(kind))
         if made.verdict.dispatches or made.envelope is not None or made.record.envelope_ref is not None:
-            yield _breach("missing-dispatch", gates, f"a {kind} packet is decided as {made.verdict.event}", "Stop it.")
+            yield _breach(
+                "missing-dispatch",
+                gates,
+                f"a {kind} packet is decided as {made.verdict.event}",
+                "Decide an event that stops it.",
+            )
     event = gates.decide(evidence("missing")).event
     if event != "ESCALATED":
         yield _breach("missing-dispatch", gates, f"a missing packet is decided as {event}", "Decide ESCALATED.")
@@ -102,7 +107,7 @@ def _rollback() -> Iterator[Violation]:
             evidence_of_goal = evidence("match", {**_MOVE, "impact": impact, **named}, simulation_id="move")
             verdict = gates.decide(evidence_of_goal)
             if (verdict.event, verdict.reason_code) != ("REFUSED", "ROLLBACK_PLAN_MISSING"):
-                what = f"{impact} without a way back is decided as {verdict.event} ({verdict.reason_code})"
+                what = f"{impact} without a rollback is decided as {verdict.event} ({verdict.reason_code})"
                 yield _breach("rollback", gates, what, "Refuse with ROLLBACK_PLAN_MISSING.")
 
 
@@ -111,7 +116,9 @@ def _bindings() -> Iterator[Violation]:
         tree = {**_LOOK, "binding": {"type": kind, "name": "x"}}
         if _is_accepted(Simulation.from_tree, tree):
             where = "src/remit/contracts/goals/simulation.py"
-            yield Violation("tool-dispatch", where, 1, f"a binding to a {kind} is taken", "Keep the set closed.")
+            yield Violation(
+                "tool-dispatch", where, 1, f"a binding to a {kind} is accepted", "Keep the set of bindings closed."
+            )
 
 
 def _packets() -> Iterator[Violation]:
@@ -122,16 +129,22 @@ def _packets() -> Iterator[Violation]:
             incomplete = {key: value for key, value in whole.items() if key != name}
             for tree in (incomplete, {**whole, name: ""}, {**whole, name: None}):
                 if _is_accepted(FINDER_PACKET.from_tree, tree):
-                    what = f"a {kind} packet without {name} is taken"
-                    yield Violation("packet-proof", where, 1, what, "Require it, not empty.")
+                    what = f"a {kind} packet without {name} is accepted"
+                    yield Violation("packet-proof", where, 1, what, "Require it, and refuse an empty one.")
         if not _is_accepted(FINDER_PACKET.from_tree, whole):
-            yield Violation("packet-proof", where, 1, f"a whole {kind} packet is refused", "Mend the guardrail's own.")
+            yield Violation(
+                "packet-proof",
+                where,
+                1,
+                f"a complete {kind} packet is refused",
+                "Correct the example packet of the guardrail.",
+            )
 
 
 def _refs() -> Iterator[Violation]:
     made = decide_goal(evidence("match"))
     if made.envelope is None or made.step is None:
-        yield _breach("step-refs", decisions, "a step that may be dispatched has no envelope", "Make it.")
+        yield _breach("step-refs", decisions, "a step that may be dispatched has no envelope", "Create the envelope.")
         return
     row = recording.step_row(_Clock(), "acme", made, "PLANNED")  # type: ignore[arg-type]
     shown = (("the record", made.record), ("the row", row), ("the envelope", made.envelope))
@@ -145,18 +158,18 @@ def _refs() -> Iterator[Violation]:
     ):
         for name in members:
             if _is_accepted(model.from_tree, {key: value for key, value in tree.items() if key != name}):
-                yield _breach("step-refs", decisions, f"{model.__name__} is taken without {name}", "Require it.")
+                yield _breach("step-refs", decisions, f"{model.__name__} is accepted without {name}", "Require it.")
 
 
 class _Clock:
-    """All that a row needs of a transaction."""
+    """The part of a transaction that a row needs."""
 
     def time_in(self, _: str) -> Any:
         return parse_time(AT)
 
 
 def _files(root: Path) -> Iterator[Violation]:
-    """Only what is said of rollbacks, and of what cannot be read at all: connections are the reader's."""
+    """Check the rollbacks and the unreadable parts of catalogue files. Connections depend on the reader's workspace."""
     for file in catalogue_files(root):
         for found in check_files(root, [file])[1]:
             if found.field == "rollback" or not found.simulation:

@@ -1,4 +1,4 @@
-"""Catalogues that Remit ships or shows: each impactful simulation in them names a way back and a known binding."""
+"""Guardrails for catalogues that Remit ships or shows: each impactful simulation has a rollback and a known binding."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from scripts.agent_guardrails_sources import Sources, Violation, text_of
 
 FOLDERS: Final = ("docs", "src", "bench", "examples", "demo")
 _FENCED: Final = re.compile(r"^```(?:yaml|yml|json)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_NEXT_STEP: Final = "Name the simulation that takes it back under `rollback`."
+_NEXT_STEP: Final = "Name the simulation that rolls it back under `rollback`."
 
 
 def check_catalogues(sources: Sources) -> Iterator[Violation]:
@@ -33,7 +33,7 @@ def check_catalogues(sources: Sources) -> Iterator[Violation]:
 
 
 def catalogue_files(root: Path) -> list[str]:
-    """Whole files of simulations."""
+    """Return the files that are catalogues as a whole."""
     whole = (path for path in _files(root) if path.suffix not in {".md", ".py"})
     return [str(path.relative_to(root)) for path in whole if _tree(path.read_text(errors="replace")) is not None]
 
@@ -47,7 +47,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 
 def _tree(text: str) -> Any:
-    """The catalogue that a text is, or nothing."""
+    """Parse a catalogue. None if the text is not one."""
     if "impact" not in text or "simulations" not in text:
         return None
     try:
@@ -76,7 +76,7 @@ def _in_source(file: str, text: str) -> tuple[Violation, ...]:
 
 
 def _written_out(file: str, text: str) -> Iterator[Violation]:
-    """A simulation as a dict."""
+    """Check simulations that are written as a dict in Python."""
     for node in ast.walk(ast.parse(text, file)):
         if not isinstance(node, ast.Dict):
             continue

@@ -1,4 +1,4 @@
-"""Which fields must be there, and be passed on: the proofs of a packet, and the refs of a step."""
+"""Guardrails for fields that must exist and must be passed on: the proofs of a packet, and the refs of a step."""
 
 import ast
 from collections.abc import Iterator
@@ -59,7 +59,7 @@ def _packets(sources: Sources) -> Iterator[Violation]:
     if module is None or packet is None:
         yield missing_violation("packet-proof", "contracts/goals/packets.py", "Packet")
         return
-    next_step = "Every packet carries it, as an Identifier without a default."
+    next_step = "Declare it in Packet, as an Identifier without a default."
     for name in PROOFS:
         if not is_required(packet, name, "Identifier"):
             found = field_of(packet, name) or packet
@@ -71,10 +71,10 @@ def _packets(sources: Sources) -> Iterator[Violation]:
             yield module.breach("packet-proof", shape, f"{kind} is not a Packet", "Derive it from Packet alone.")
         for name in PROOFS:
             if (again := field_of(shape, name)) is not None:
-                yield module.breach("packet-proof", again, f"{kind} says otherwise of {name}", next_step)
+                yield module.breach("packet-proof", again, f"{kind} declares {name} again", next_step)
     union = module.value("FinderPacket")
     if union_in(union) != set(PACKETS):
-        yield module.breach("packet-proof", union, "FinderPacket is not the four kinds", "Keep it closed.")
+        yield module.breach("packet-proof", union, "FinderPacket is not the union of the four kinds", "Keep it closed.")
 
 
 def _refs(sources: Sources) -> Iterator[Violation]:
@@ -95,7 +95,7 @@ def _refs(sources: Sources) -> Iterator[Violation]:
         if module is None or made is None:
             yield missing_violation(rule, file, f"{name}(...) in {function}")
         elif keyword_of(made, member) != value:
-            what = f"{function} does not pass {member} on"
+            what = f"{function} does not pass on {member}"
             yield module.breach(rule, made, what, f"Write {member}={value}.")
     rows = sources.module("ledger/goal_tables.py")
     row = rows.shape("StepRow") if rows else None

@@ -1,6 +1,6 @@
-"""What the rooms of the goal door may import, and who of them may write what. Whatever is not listed is a breach.
+"""Lists of the imports that the packages of goals may have, and of the modules that may write. All others are a breach.
 
-A new import that reaches no effect and writes nothing is added here, by whoever has looked at what it can do.
+Add a new import here only after you have checked that it reaches no effect and writes nothing.
 """
 
 import re
@@ -107,9 +107,9 @@ OUTSIDE_THE_CORE: Final = (
     "goals/service.py",
     "goals/slo.py",
 )
-"""What lies in `goals` and is not its core. Each other module there is the core's, a new one too."""
+"""The parts of `goals` outside its core. Every other module of `goals` belongs to the core, also a new one."""
 AROUND_THE_CORE: Final = ("goals/service.py", "goals/rules_loader.py", "goals/actions/*.py")
-"""What puts the core together, its rules, and the code that has its actions signed: held to the same lists."""
+"""The code that builds the core, its rules, and the code that runs its actions. The same lists apply to it."""
 RUNNER_FILES: Final = names("goals/actions/runner.py", "goals/actions/browser.py")
 NOT_FOR_THE_CORE: Final = names("remit.goals.simulation_executor", "remit.goals.ports")
 WRITES: Final = ("remit.ledger", "remit.store", "os", "shutil", "io", "tempfile", "sqlite3", "psycopg", "duckdb")
@@ -124,10 +124,10 @@ NESTED_MODULES: Final = names(
     *("os", "_os", "sys", "_sys", "io", "_io", "codecs", "shutil", "socket", "subprocess", "tempfile", "sqlite3"),
     *("builtins", "importlib", "modules", "handlers", "FileHandler", "Timer", "Thread"),
 )
-"""What a harmless module has inside of it, and nobody may take out."""
+"""Names inside harmless modules that a module of goals may not use."""
 EFFECT_METHODS: Final = names("prepare", "run", "has_started", "runner", "dispatch")
 FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulation_executor.py", "checkpoint")}
-"""Where a row's fields are gone through by their names."""
+"""Functions that read the fields of a row by name."""
 
 WRITERS: Final = {
     "append_step": names("goals/recording.py", "goals/simulation_executor.py", "goals/rollback.py"),
@@ -150,7 +150,7 @@ STATEMENTS: Final = names(
     "commit",
     "connect",
 )
-"""The core asks no database by itself, not even to read: a statement could be put together out of sight."""
+"""Methods of databases. The core may not call them, not even to read, as it could build a statement at run time."""
 FILE_WRITES: Final = names(
     "open",
     "write",
@@ -177,22 +177,22 @@ TRANSCRIPT: Final = re.compile(r"transcript|conversation_ledger", re.IGNORECASE)
 NO_STATEMENT: Final = {("goals/trace.py", "self.rows")} | {
     (name, f"{service}.execute") for name in RUNNER_FILES for service in ("self._tasks()", "self._browsing()")
 }
-"""Called like a statement, and none: the rows that a trace was given, and what a door is asked to do."""
+"""Calls that only look like statements: the rows of a trace, and the operations that the runner requests."""
 READS: Final = names("reading", "reading_pooled")
-"""What may be asked of a store."""
+"""The methods of a store that are allowed."""
 
 ENVELOPES_READ_IN: Final = {
     ("goals/core.py", "_dispatch"),
     ("goals/simulation_executor.py", "parse"),
     ("goals/simulation_executor.py", "load_checkpoint"),
 }
-"""Where a recorded envelope is read back."""
+"""Functions that read a recorded envelope."""
 
 CONSTRUCTED_IN: Final = {
     "SimulationOperation": "goals/service.py",
     "SimulationExecutor": "goals/service.py",
     "GoalActionRunner": "workspace/container.py",
 }
-"""One place each."""
+"""The only module that constructs each class."""
 FORWARDED: Final = {("goals/simulation_executor.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}
-"""The request that the executor's own door keeps under that name; and the load's stopwatch, around the executor."""
+"""Allowed uses of the name: a field of the executor's own operation, and the timer of the load test."""

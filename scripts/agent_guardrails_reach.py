@@ -1,4 +1,4 @@
-"""What the core reaches: which modules, which writers, which ways to an effect. Whatever is not listed is a breach."""
+"""Guardrails for what the core reaches: modules, writers, and ways to an effect. All that is not listed is a breach."""
 
 import ast
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ def _imports(module: Module) -> Iterator[Violation]:
             if _is_importable(module, home, origin):
                 continue
             listed = allowed.get(home)
-            # A whole module under a name of its own could be asked for anything that is in it.
+            # An import of a whole module gives access to everything in it.
             if listed is not None and (listed == ANY or name in listed) and name not in NESTED_MODULES:
                 continue
             rule = "direct-write" if origin.startswith(WRITES) and _find_root(origin) in WRITES else "bypass"
@@ -63,8 +63,8 @@ def _imports(module: Module) -> Iterator[Violation]:
                 rule,
                 node,
                 f"it imports {origin}",
-                "Go through the SimulationExecutor, or the ledger's append functions; what is new and harmless is"
-                " listed in scripts/agent_guardrails_lists.py.",
+                "Use the SimulationExecutor, or the ledger's append functions. List a new harmless import"
+                " in scripts/agent_guardrails_lists.py.",
             )
 
 
@@ -73,7 +73,7 @@ def _find_root(origin: str) -> str:
 
 
 def _is_importable(module: Module, home: str, origin: str) -> bool:
-    """The core's own rooms and the contracts. The executor and the runner are not the core's."""
+    """Return whether an import is of the core itself or of the contracts. Executor and runner are not in the core."""
     is_restricted = is_core(module.name) and module.name != "goals/simulation_executor.py"
     if is_restricted and (home in NOT_FOR_THE_CORE or origin in NOT_FOR_THE_CORE):
         return False
@@ -85,8 +85,8 @@ def _is_importable(module: Module, home: str, origin: str) -> bool:
 
 
 def _indirect(module: Module) -> Iterator[Violation]:
-    """A name that is put together cannot be followed, so nobody may."""
-    next_step = "Write the name out, so that it can be seen what is reached."
+    """Find names that are built at run time. The checks cannot follow them, so they are not allowed."""
+    next_step = "Write the name as a constant, so that the check can see what it reaches."
     context = _CallContext(module)
     for node in module.nodes:
         if isinstance(node, ast.Name) and node.id in INDIRECT_ACCESS:
@@ -98,12 +98,12 @@ def _indirect(module: Module) -> Iterator[Violation]:
         ):
             yield module.breach("bypass", node, f"it uses {node.attr}", next_step)
         if isinstance(node, ast.Attribute) and node.attr in NESTED_MODULES:
-            yield module.breach("bypass", node, f"it takes .{node.attr} out of another module", next_step)
+            yield module.breach("bypass", node, f"it uses .{node.attr} of another module", next_step)
         if isinstance(node, ast.Name) and node.id == "getattr":
             call = context.calls.get(id(node))
             named = text_of(call.args[1]) if call is not None and len(call.args) > 1 else None
             if named is None and (module.name, context.names.get(id(node), "")) not in FROM_LISTED_NAMES:
-                yield module.breach("bypass", node, "it asks by a name that is not written out", next_step)
+                yield module.breach("bypass", node, "it calls getattr with a name that is not a constant", next_step)
             if named in EFFECT_METHODS | NESTED_MODULES:
                 yield module.breach("bypass", node, f"it reaches .{named} by its name", next_step)
             if named in STATEMENTS | FILE_WRITES | {"insert"}:
@@ -111,7 +111,7 @@ def _indirect(module: Module) -> Iterator[Violation]:
 
 
 class _CallContext:
-    """Which call a name is called by, and which function it stands in."""
+    """The call that each name belongs to, and the function around it."""
 
     def __init__(self, module: Module) -> None:
         self.calls = {id(call.func): call for call in module.calls}
@@ -122,7 +122,7 @@ class _CallContext:
 
 
 def _effects(module: Module) -> Iterator[Violation]:
-    next_step = "Only goals/simulation_executor.py moves the runner; the core asks the SimulationExecutor, once."
+    next_step = "Only goals/simulation_executor.py calls the runner. The core calls the SimulationExecutor once."
     if module.name == "goals/simulation_executor.py" or module.name in RUNNER_FILES:
         return
     for node in module.nodes:
@@ -133,7 +133,7 @@ def _effects(module: Module) -> Iterator[Violation]:
 
 
 def _writes(module: Module) -> Iterator[Violation]:
-    next_step = "Write through append_step, append_agent_row or store_documents, where the core already does."
+    next_step = "Write through append_step, append_agent_row or store_documents, in the functions that do so already."
     for node in module.nodes:
         what = ""
         if isinstance(node, ast.Call):
@@ -147,15 +147,15 @@ def _writes(module: Module) -> Iterator[Violation]:
 def _written_by_call(module: Module, node: ast.Call) -> str:
     called = node.func
     if module.last_name(called) == "NewEntry" and module.origin(called).startswith("remit.ledger."):
-        kind = ast.unparse(node.args[1]) if len(node.args) > 1 else "nobody knows"
+        kind = ast.unparse(node.args[1]) if len(node.args) > 1 else "unknown"
         return "" if kind in KINDS else f"it appends an event of the kind {kind}"
     if not isinstance(called, ast.Attribute):
         return ""
     if called.attr == "insert" and not _is_list_index(node):
         return "it inserts a row"
-    # A text's has two arguments, a date's has names; a path's has one.
+    # `replace` of a text has two arguments, that of a date has keywords, and that of a path has one argument.
     is_paths = called.attr == "replace" and len(node.args) == 1
-    return f"it writes to a file by .{called.attr}" if called.attr in FILE_WRITES or is_paths else ""
+    return f"it writes to a file with .{called.attr}" if called.attr in FILE_WRITES or is_paths else ""
 
 
 def _written_by_name(module: Module, node: ast.Name | ast.Attribute) -> str:
@@ -165,7 +165,7 @@ def _written_by_name(module: Module, node: ast.Name | ast.Attribute) -> str:
     if isinstance(node, ast.Name):
         return "it opens a file" if node.id == "open" else ""
     if node.attr in STATEMENTS and (module.name, ast.unparse(node)) not in NO_STATEMENT:
-        return f"it runs a statement by .{node.attr}"
+        return f"it runs a statement with .{node.attr}"
     is_of_store = isinstance(node.value, ast.Attribute) and node.value.attr == "store"
     return f"it uses .store.{node.attr}" if is_of_store and node.attr not in READS else ""
 
@@ -175,32 +175,32 @@ def _is_ledger_name(module: Module, node: ast.Name | ast.Attribute) -> bool:
 
 
 def _is_list_index(node: ast.Call) -> bool:
-    """As a list has it: the first argument is a number."""
+    """Return whether this is `insert` of a list, whose first argument is a number."""
     first = node.args[0] if node.args else None
     return isinstance(first, ast.Constant) and isinstance(first.value, int)
 
 
 def _texts(module: Module) -> Iterator[Violation]:
-    next_step = "The core records through the ledger's own functions and keeps no transcript."
+    next_step = "Record through the functions of the ledger, and write no transcript."
     for node in module.nodes:
         if id(node) in module.docstrings:
             continue
         text = text_of(node)
         if text is not None and WRITING_SQL.search(text):
-            yield module.breach("direct-write", node, "it holds SQL that writes", next_step)
+            yield module.breach("direct-write", node, "it contains SQL that writes", next_step)
         named = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else text or ""
         if TRANSCRIPT.search(named):
             yield module.breach("direct-write", node, "it names a transcript", next_step)
 
 
 def _check_single_use(sources: Sources) -> Iterator[Violation]:
-    """In all of Remit: one place that dispatches, one that puts the executor together, one that makes its runner."""
+    """Check that only one place in Remit dispatches, only one builds the executor, and only one builds its runner."""
     for constructed, where in CONSTRUCTED_IN.items():
         for module in sources.modules("**/*.py", mentioning=constructed):
             for call in module.calls:
                 if module.last_name(call.func) == constructed and module.name != where:
                     yield module.breach(
-                        "bypass", call, f"it makes a {constructed}", f"Only src/remit/{where} makes one."
+                        "bypass", call, f"it creates a {constructed}", f"Only src/remit/{where} may create one."
                     )
     dispatches = 0
     for module in sources.modules("**/*.py", mentioning="dispatch"):
@@ -209,8 +209,8 @@ def _check_single_use(sources: Sources) -> Iterator[Violation]:
                 continue
             dispatches += module.name == "goals/core.py"
             if module.name != "goals/core.py" or dispatches > 1:
-                next_step = "AgentCore._dispatch is the only place that asks for a dispatch, and it asks once."
-                yield module.breach("bypass", node, "it asks for a dispatch", next_step)
+                next_step = "Only AgentCore._dispatch may call dispatch, and only once."
+                yield module.breach("bypass", node, "it calls dispatch", next_step)
 
 
 def _is_allowed_dispatch(module: Module, node: ast.Attribute) -> bool:

@@ -1,4 +1,4 @@
-"""What the core is made of: where an envelope comes from, and which branches can dispatch."""
+"""Guardrails for the structure of the core: where envelopes are created, and which branches can dispatch."""
 
 import ast
 from collections.abc import Iterator
@@ -40,28 +40,32 @@ def check_shape(sources: Sources) -> Iterator[Violation]:
     yield from _rollback_gate(sources)
 
 
-# --- only simulations, and only the Finder's first ------------------------------------------------------------------
+# --- only simulations, and only the Finder's first candidate --------------------------------------------------------
 
 
 def _envelopes(sources: Sources) -> Iterator[Violation]:
-    next_step = "planner.build_envelope makes the one envelope, for the first candidate of the Finder's packet."
+    next_step = "Only planner.build_envelope may create it, for the first candidate of the Finder's packet."
     for module in (*sources.core(), *sources.goals()):
         inside = calls_inside(module, "build_envelope") if module.name == "goals/planner.py" else set()
         copies = calls_inside(module, "final_gate_refusal") if module.name == "goals/decisions.py" else set()
         for call in module.calls:
             end = module.last_name(call.func)
             if end == "DispatchEnvelope" and id(call) not in inside:
-                yield module.breach("tool-dispatch", call, "it makes a DispatchEnvelope", next_step)
+                yield module.breach("tool-dispatch", call, "it creates a DispatchEnvelope", next_step)
             if end in {"model_construct", "model_copy"} and id(call) not in copies:
-                yield module.breach("tool-dispatch", call, f"it makes a contract by {end}, past its checks", next_step)
+                yield module.breach(
+                    "tool-dispatch", call, f"it creates a contract with {end}, without its checks", next_step
+                )
             if end in {"SimulationMatchPacket", "Candidate"} and module.name not in FINDERS:
-                yield module.breach("tool-dispatch", call, f"it makes a {end}", "Only a Finder names candidates.")
+                yield module.breach("tool-dispatch", call, f"it creates a {end}", "Only a Finder may name candidates.")
             if (
                 end in RANKING
                 and module.name in {"goals/gates.py", "goals/planner.py"}
                 and "candidate" in ast.unparse(call)
             ):
-                yield module.breach("tool-dispatch", call, "it ranks candidates", "Take the first, as it is.")
+                yield module.breach(
+                    "tool-dispatch", call, "it ranks candidates", "Use the first one, in the order of the packet."
+                )
     yield from _read_envelopes(sources)
     planner = sources.module("goals/planner.py")
     made = construction_in(planner, "build_envelope", "DispatchEnvelope") if planner else None
@@ -70,13 +74,13 @@ def _envelopes(sources: Sources) -> Iterator[Violation]:
         return
     given = keyword_of(made, "simulation_id")
     if given != FIRST_CANDIDATE or any(one.arg is None for one in made.keywords):
-        what = f"simulation_id comes from {given or 'somewhere else'}"
-        yield planner.breach("tool-dispatch", made, what, f"It must be {FIRST_CANDIDATE}, and nothing else.")
+        what = f"simulation_id comes from {given or 'another place'}"
+        yield planner.breach("tool-dispatch", made, what, f"Write simulation_id={FIRST_CANDIDATE}.")
 
 
 def _read_envelopes(sources: Sources) -> Iterator[Violation]:
-    """An envelope from bytes is one that was recorded, or it would be made by another name."""
-    next_step = "Read back the envelope that the decision recorded, where that is done already."
+    """Check that an envelope is read only from a recorded document. Other reads would be another way to create one."""
+    next_step = "Read the envelope that the decision recorded, in the functions that do so already."
     for module in (*sources.core(), *sources.goals()):
         functions = [function for name, function in ENVELOPES_READ_IN if name == module.name]
         inside = {each for function in functions for each in calls_inside(module, function)}
@@ -84,7 +88,7 @@ def _read_envelopes(sources: Sources) -> Iterator[Violation]:
             if module.origin(call.func).endswith(("DispatchEnvelope.from_tree", "DispatchEnvelope.parse")):
                 is_recorded = module.name != "goals/core.py" or _is_recorded(module, call)
                 if id(call) not in inside or not is_recorded:
-                    yield module.breach("tool-dispatch", call, "it reads an envelope that nobody recorded", next_step)
+                    yield module.breach("tool-dispatch", call, "it reads an envelope that was not recorded", next_step)
 
 
 def _is_recorded(core: Module, call: ast.Call) -> bool:
@@ -98,21 +102,23 @@ def _is_recorded(core: Module, call: ast.Call) -> bool:
 
 def _bindings(sources: Sources) -> Iterator[Violation]:
     models, filled = sources.module("contracts/goals/simulation.py"), sources.module("goals/binding/binding.py")
-    next_step = "A simulation is bound to a task, a plan, a query, a browser action or an undo; a tool is none of them."
+    next_step = "Bind a simulation only to a task, a plan, a query, a browser action or an undo. A tool is not allowed."
     if models is None or filled is None:
         yield missing_violation("tool-dispatch", "contracts/goals/simulation.py", "the closed set of bindings")
         return
     union = models.value("Binding")
     members = union_in(union)
     if members != set(BINDINGS):
-        yield models.breach("tool-dispatch", union, f"Binding is {', '.join(sorted(members)) or 'no union'}", next_step)
+        yield models.breach(
+            "tool-dispatch", union, f"Binding is {', '.join(sorted(members)) or 'not a union'}", next_step
+        )
     for name, word in BINDINGS.items():
         kind = field_of(models.shape(name), "type")
         if kind is None or ast.unparse(kind.annotation) != f"Literal['{word}']" or kind.value is not None:
-            yield models.breach("tool-dispatch", kind, f"{name} does not say that it is a {word}", next_step)
+            yield models.breach("tool-dispatch", kind, f"{name} does not have the type {word}", next_step)
     bound = filled.value("BoundAction")
     if bound is None or members_of(bound) != ACTIONS:
-        yield filled.breach("tool-dispatch", bound, "BoundAction is not the four actions that have a door", next_step)
+        yield filled.breach("tool-dispatch", bound, "BoundAction is not the union of the four known actions", next_step)
 
 
 # --- which branches can dispatch ------------------------------------------------------------------------------------
@@ -127,24 +133,28 @@ def _missing(sources: Sources) -> Iterator[Violation]:
     yield from _missing_branch(gates)
     dispatches = gates.shape("GateVerdict", "dispatches")
     if dispatches is None or ast.unparse(dispatches.body[-1]) != "return self.event == 'ACCESS_ALLOWED'":
-        yield gates.breach(rule, dispatches, "another event than ACCESS_ALLOWED dispatches", "Compare with that one.")
+        yield gates.breach(
+            rule, dispatches, "another event than ACCESS_ALLOWED dispatches", "Compare the event with ACCESS_ALLOWED."
+        )
     for module in sources.core():
         accessible = calls_inside(module, "_check_access") if module is gates else set()
         for call in module.calls:
             end = module.last_name(call.func)
             if end == "GateVerdict" and id(call) not in accessible and "ACCESS_ALLOWED" in ast.unparse(call):
-                yield module.breach(rule, call, "a dispatch is decided elsewhere", "Only gates._check_access lets go.")
+                yield module.breach(
+                    rule, call, "a dispatch is decided in another place", "Only gates._check_access may allow it."
+                )
             if end == "build_envelope" and not is_guarded_by(module, call, "verdict.dispatches"):
-                next_step = "Ask `verdict.dispatches` first: nothing else has an envelope."
-                yield module.breach(rule, call, "an envelope is made without a verdict that dispatches", next_step)
+                next_step = "Check `verdict.dispatches` first. Only such a verdict may have an envelope."
+                yield module.breach(rule, call, "an envelope is created without a verdict that dispatches", next_step)
     yield from _core_branches(core)
     moves = sources.module("ledger/projections.py")
     table = moves.value("TRANSITIONS") if moves else None
     pairs = dict(zip(map(_unparsed, table.keys), map(_unparsed, table.values), strict=True)) if _is_dict(table) else {}
     for ended in ("ESCALATED", "CLARIFIED", "REFUSED"):
         if moves is None or pairs.get(repr(ended)) != "frozenset()":
-            what = f"a step that is {ended} can move on"
-            yield (moves or gates).breach(rule, table, what, "Let nothing follow it.")
+            what = f"a step that is {ended} can continue"
+            yield (moves or gates).breach(rule, table, what, "Allow no transition after it.")
 
 
 def _is_dict(node: ast.AST | None) -> TypeGuard[ast.Dict]:
@@ -156,7 +166,7 @@ def _unparsed(node: ast.AST | None) -> str:
 
 
 def _missing_branch(gates: Module) -> Iterator[Violation]:
-    next_step = "Answer a MissingSimulationPacket with ESCALATED at once, before anything that can match."
+    next_step = "Return ESCALATED for a MissingSimulationPacket, before any branch that can match."
     decide = gates.shape("decide")
     docstring = ast.get_docstring(decide) if decide is not None else None
     for node in decide.body[docstring is not None :] if decide is not None else ():
@@ -178,19 +188,17 @@ def _core_branches(core: Module) -> Iterator[Violation]:
     inner = way.args[0] if isinstance(way, ast.Call) and way.args else None
     listed = {ast.unparse(one) for one in inner.elts} if isinstance(inner, ast.Set) else set()
     if listed != {repr(one) for one in DISPATCH_PATH}:
-        next_step = f"ALLOWED_OR_LATER is {', '.join(sorted(DISPATCH_PATH))}."
-        yield core.breach(rule, way, "a step that was stopped counts as on its way", next_step)
+        next_step = f"Set ALLOWED_OR_LATER to {', '.join(sorted(DISPATCH_PATH))}."
+        yield core.breach(rule, way, "the events that allow a dispatch are not the expected ones", next_step)
     for call in core.calls:
         if ast.unparse(call.func) == "self._dispatch":
             given = {"made.ref": "made.verdict.dispatches", "history.allowed_by": "history.event in ALLOWED_OR_LATER"}
             wanted = given.get(ast.unparse(call.args[-1]) if call.args else "")
             if wanted is None or not is_guarded_by(core, call, wanted):
-                next_step = (
-                    "Hand over only what was recorded as allowed: `if history.event in ALLOWED_OR_LATER`, or `made` so."
-                )
-                yield core.breach(rule, call, "the executor is asked without a recorded ACCESS_ALLOWED", next_step)
+                next_step = "Dispatch only a recorded, allowed step: `if history.event in ALLOWED_OR_LATER`, or `made`."
+                yield core.breach(rule, call, "the executor is called without a recorded ACCESS_ALLOWED", next_step)
         elif ast.unparse(call.func).endswith(".dispatch") and id(call) not in calls_inside(core, "_dispatch"):
-            yield core.breach(rule, call, "the executor is asked outside of _dispatch", "Only that one asks it.")
+            yield core.breach(rule, call, "the executor is called outside of _dispatch", "Only _dispatch may call it.")
 
 
 def _rollback_gate(sources: Sources) -> Iterator[Violation]:
@@ -199,13 +207,13 @@ def _rollback_gate(sources: Sources) -> Iterator[Violation]:
     if gates is None or matched is None:
         yield missing_violation("rollback", "goals/gates.py", "_check_match")
         return
-    next_step = "Refuse with ROLLBACK_PLAN_MISSING before anybody is asked to confirm."
+    next_step = "Refuse with ROLLBACK_PLAN_MISSING before the user is asked to confirm."
     before = [ast.unparse(one) for one in matched.body if isinstance(one, ast.If)]
     wanted = "needs_confirmation(entry.simulation) and (not _rollback_entry(entry.simulation, evidence.catalogue))"
     if not any(
         one.startswith(f"if {wanted}:\n    return GateVerdict('REFUSED', 'ROLLBACK_PLAN_MISSING'") for one in before
     ):
-        yield gates.breach("rollback", matched, "the gate for the way back is not there", next_step)
+        yield gates.breach("rollback", matched, "the gate for the rollback is missing", next_step)
     needs = gates.shape("needs_confirmation")
     if needs is None or ast.unparse(needs.body[-1]) != "return simulation.impact != 'read_only'":
-        yield gates.breach("rollback", needs, "not every impact but read_only counts as impactful", next_step)
+        yield gates.breach("rollback", needs, "an impact other than read_only does not need a confirmation", next_step)

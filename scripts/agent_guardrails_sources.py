@@ -1,7 +1,7 @@
-"""What the guardrails read: the sources below a root, as syntax trees, with names followed to where they come from.
+"""The sources that the guardrails read: syntax trees of all files below a root, with the origins of names.
 
-Limit: a name is followed through imports and plain assignments. What takes a longer way round (`eval`, a name put
-together at run time) is not followed: the rules refuse the way itself.
+Limit: a name is followed through imports and plain assignments. Other ways (`eval`, a name that is built at run time)
+are not followed. The rules do not allow them.
 """
 
 import ast
@@ -27,7 +27,7 @@ Shape = ast.FunctionDef | ast.ClassDef
 
 @dataclass(frozen=True, slots=True, order=True)
 class Violation:
-    """One breach of one rule, at one place, and what to do about it."""
+    """A breach of a rule at one place, with the next step."""
 
     rule: str
     file: str
@@ -53,13 +53,13 @@ class Module:
 
     @cached_property
     def docstrings(self) -> frozenset[int]:
-        """The ids of the texts that only people read."""
+        """The ids of the nodes that are docstrings."""
         alone = (node.value for node in self.nodes if isinstance(node, ast.Expr))
         return frozenset(id(value) for value in alone if isinstance(value, ast.Constant))
 
     @cached_property
     def origins(self) -> dict[str, str]:
-        """What the names of this file stand for, by imports first and then by plain assignments."""
+        """The origin of each name of this file, from imports first and then from plain assignments."""
         found = (each for node in self.nodes for each in imported(node, self.name))
         known = {name: origin for origin, name, _ in found if name}
         for node in self.nodes:
@@ -72,11 +72,11 @@ class Module:
         return known
 
     def origin(self, node: ast.AST) -> str:
-        """Where the name under a node comes from, such as remit.contracts.goals.dispatch.DispatchEnvelope."""
+        """Return the origin of the name under a node, such as remit.contracts.goals.dispatch.DispatchEnvelope."""
         return self._follow(node, self.origins)
 
     def last_name(self, node: ast.AST) -> str:
-        """The last part of it: what the thing is called at home."""
+        """Return the last part of the origin, which is the name in its own module."""
         return self.origin(node).rpartition(".")[2]
 
     def _follow(self, node: ast.AST, known: dict[str, str]) -> str:
@@ -95,7 +95,7 @@ class Module:
         return tuple(node for node in self.nodes if isinstance(node, ast.Call))
 
     def shape(self, *path: str) -> Shape | None:
-        """A class or function by its name, or one inside of a class."""
+        """Find a class or function by its name, or one inside a class."""
         body: list[ast.stmt] = self.tree.body
         found: Shape | None = None
         for name in path:
@@ -107,7 +107,7 @@ class Module:
         return found
 
     def value(self, name: str) -> ast.expr | None:
-        """What a name of the module is set to."""
+        """Return the expression that is assigned to a name of the module."""
         for node in self.tree.body:
             if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
                 return node.value
@@ -120,7 +120,7 @@ class Module:
 
 
 def is_core(name: str) -> bool:
-    """Whether a path below src/remit, of a module or of a package, belongs to the core of the goals."""
+    """Return whether a path below src/remit belongs to the core of the goals. It is a module or a package."""
     outside = (name == each or name.startswith(f"{each}/") for each in OUTSIDE_THE_CORE)
     return name.startswith("goals/") and not any(outside)
 
@@ -133,7 +133,7 @@ def _parsed(name: str, text: str) -> Module:
 
 @dataclass
 class Sources:
-    """The files below a root; each is read once."""
+    """The source files below a root. Each one is read once."""
 
     root: Path
     _read: dict[str, Module | None] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Sources:
         return self._texts[name]
 
     def modules(self, pattern: str, *, mentioning: str = "") -> Iterator[Module]:
-        """Files below src/remit by a pattern, in order; only those whose text has the word, if one is given."""
+        """Yield the files below src/remit that match a pattern, in order. `mentioning`: only those with this word."""
         folder = self.root / "src" / "remit"
         if pattern not in self._listed:
             self._listed[pattern] = [str(path.relative_to(folder)) for path in sorted(folder.glob(pattern))]
@@ -165,13 +165,13 @@ class Sources:
         yield from (module for module in self.modules("goals/**/*.py") if is_core(module.name))
 
     def goals(self) -> Iterator[Module]:
-        """The rooms around the core: whoever puts it together, its rules, and its hands."""
+        """Yield the modules around the core: those that build it, its rules, and those that run its actions."""
         for pattern in AROUND_THE_CORE:
             yield from self.modules(pattern)
 
 
 def imported(node: ast.AST, name: str) -> Iterator[tuple[str, str, bool]]:
-    """(what, the name that it gets here, whether it is a name out of a module) for each import of a statement."""
+    """Yield (origin, name in this file, whether it is a name of a module) for each import of a statement."""
     if isinstance(node, ast.Import):
         for one in node.names:
             yield one.name, one.asname or "", False
@@ -186,7 +186,7 @@ def imported(node: ast.AST, name: str) -> Iterator[tuple[str, str, bool]]:
 
 
 def text_of(node: ast.AST) -> str | None:
-    """The text that an expression is, as far as it stands in the source: a gap of unknown content reads as a space."""
+    """Return the text of an expression, as far as the source shows it. Unknown parts become a space."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None
     if isinstance(node, ast.JoinedStr):
@@ -205,14 +205,14 @@ def text_of(node: ast.AST) -> str | None:
 
 
 def missing_violation(rule: str, file: str, what: str) -> Violation:
-    """What a rule looks at is not there: a rule that finds nothing to look at has not been kept."""
+    """Report that the object of a rule is missing. A rule without its object is not fulfilled."""
     return Violation(
-        rule, f"src/remit/{file}", 1, f"{what} is gone", "Put it back, or teach the guardrail its new place."
+        rule, f"src/remit/{file}", 1, f"{what} is missing", "Restore it, or change the guardrail to its new place."
     )
 
 
 def union_in(node: ast.expr | None) -> set[str]:
-    """The kinds that `Annotated[A | B, ...]` is made of."""
+    """Return the members of the union in `Annotated[A | B, ...]`."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and node.slice.elts:
         return members_of(node.slice.elts[0])
     return set()
@@ -250,7 +250,7 @@ def keyword_of(call: ast.Call, name: str) -> str:
 
 
 def is_guarded_by(module: Module, call: ast.Call, condition: str) -> bool:
-    """Whether an `if` around the call asks for this, alone or with more that must hold too."""
+    """Return whether an `if` around the call has this condition, alone or joined with others by `and`."""
     for node in module.nodes:
         if not isinstance(node, ast.If) or not any(one is call for part in node.body for one in ast.walk(part)):
             continue

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Make .venv and install the pinned requirements. Usage: bootstrap.sh runtime|dev STAMP
-# Needs Python 3.11 or newer; set PYTHON to choose one. The stamp is written last, so a broken set-up is repeated.
+# Create .venv and install the pinned requirements. Usage: bootstrap.sh runtime|dev STAMP
+# Needs Python 3.11 or newer. Set PYTHON to choose one. The stamp is written last, so a failed set-up is repeated.
 set -eu
 cd "$(dirname "$0")/.."
 kind=$1
@@ -22,17 +22,17 @@ find_python() {
             return
         fi
     done
-    fail "needs Python 3.11 or newer, and found none. Install one, or set PYTHON to its path, then run make again."
+    fail "Python 3.11 or newer was not found. Install it, or set PYTHON to its path, then run make again."
 }
 
 make_venv() {
     python=$(find_python)
-    # Debian ships python3 without ensurepip; python3-venv brings it.
+    # In Debian, ensurepip is in the separate package python3-venv.
     if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
         version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         sh scripts/install_packages.sh "python$version-venv"
     fi
-    echo "remit: making .venv with $("$python" --version)"
+    echo "remit: creating .venv with $("$python" --version)"
     "$python" -m venv --clear .venv
 }
 
@@ -43,11 +43,11 @@ fi
 echo "remit: installing the pinned $kind requirements into .venv"
 .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-input --require-hashes \
     -r "requirements/$kind.txt" ||
-    fail "pip could not install requirements/$kind.txt. The lines above say why; check the network or PIP_* settings, then run make again."
+    fail "pip could not install requirements/$kind.txt. The lines above show the cause. Check the network or PIP_* settings, then run make again."
 .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-build-isolation --no-deps -e . ||
-    fail "pip could not install Remit itself. The lines above say why; 'make clean' starts afresh."
+    fail "pip could not install Remit itself. The lines above show the cause. To start again, run: make clean"
 
-# What pip does for every other package: a process in the sandbox may not write what it compiled.
+# pip compiles every other package. A process in the sandbox may not write compiled files, so src is compiled here.
 .venv/bin/python -m compileall -q src
 
 rm -f ".venv/.$kind"-*

@@ -1,7 +1,7 @@
-"""No tracked file names a package registry, an index option, or a folder of somebody's machine.
+"""Checks that no tracked file names a package registry, an index option, or a folder of one machine.
 
-Pins carry versions and hashes only, so an install works against any mirror, and none is advertised. The host names are
-put together from pieces here, so that this file passes its own check. Limit: it reads text, not archives or images.
+Pins have only versions and hashes, so an install works with any mirror. The host names in this file are built from
+pieces, so that the file passes its own check. Limit: the check reads text, not archives or images.
 """
 
 import re
@@ -30,22 +30,22 @@ _HOSTS: Final = (
     ("deb", "debian", "org"),
 )
 _INDEX_OPTIONS: Final = ("index-url", "extra-index-url", "find-links", "trusted-host")
-# People who live in examples, and on nobody's machine.
+# Names of users in examples. They are no real users of a machine.
 _EXAMPLE_HOMES: Final = ("ada", "agent", "alice", "bob", "user", "you")
 
 
 def machine_patterns(root: Path, home: Path) -> dict[str, re.Pattern[str]]:
-    """What must not be found, by the name it is reported under."""
+    """Return the forbidden patterns, by the name in the report."""
     hosts = "|".join(re.escape(".".join(pieces)) for pieces in _HOSTS)
     options = "|".join(_INDEX_OPTIONS)
     examples = "|".join(_EXAMPLE_HOMES)
-    # A folder directly below / is too common a word to look for.
+    # The name of a folder directly below / is too common to search for.
     places = [re.escape(str(place)) for place in (root, home) if len(place.parts) > 2]
     places += [rf"/(?:home|Users)/(?!(?:{examples})\b)[a-z_][\w.-]*/", r"/ro{2}t/[\w.]"]
     return {
         "a package registry": re.compile(rf"(?<![\w-])(?:{hosts})(?![\w-])", re.IGNORECASE),
         "an index option": re.compile(rf"^\s*--(?:{options})\b"),
-        "a folder of somebody's machine": re.compile(rf"(?<![\w.])(?:{'|'.join(places)})"),
+        "a folder of one machine": re.compile(rf"(?<![\w.])(?:{'|'.join(places)})"),
     }
 
 
@@ -63,7 +63,7 @@ def find_violations(root: Path, names: list[str], patterns: dict[str, re.Pattern
 
 
 def tracked_files(root: Path) -> list[str]:
-    """Tracked files, and those that would be added: a violation is cheaper to mend before it is committed."""
+    """Return tracked files and new files. A violation is easier to fix before it is committed."""
     command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, capture_output=True, check=True).stdout
     return sorted({name.decode("utf-8", errors="surrogateescape") for name in listed.split(b"\0") if name})

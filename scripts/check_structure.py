@@ -1,6 +1,6 @@
-"""The shape of src/remit, counted: what a stranger meets when looking for something. Run by `make check-structure`.
+"""Checks the structure of src/remit, so that new readers find their way. Run by `make check-structure`.
 
-Each rule has a limit, and each finding names the place and what to do. `--root` reads another tree, for tests.
+Each rule has a limit, and each finding names the place and the next step. `--root` reads another tree, for tests.
 """
 
 import argparse
@@ -30,14 +30,14 @@ MOST_IN_ING: Final = 15
 MOST_TWICE: Final = 15
 MOST_LINES: Final = 800
 LATE_IMPORTS: Final = {
-    "__init__.py": "the public surface loads what is asked for",
-    "cli/": "a command pays for what it uses",
-    "workspace/": "the service container builds what is asked for",
+    "__init__.py": "the public surface loads a name on first use",
+    "cli/": "a command loads only what it uses",
+    "workspace/": "the service container builds a service on first use",
     "browser/service.py": "the extra `browser`",
     "web/mcp_mount.py": "the extra `mcp`",
-    "testing/": "what tests need only",
+    "testing/": "parts that only tests need",
 }
-"""Where functions may import parts of Remit. Everywhere else an import inside a function is of an extra only."""
+"""Where functions may import parts of Remit. In other places, a function may import only optional packages."""
 PRIVATE_WORDS: Final = frozenset(
     {
         *(
@@ -57,10 +57,10 @@ PRIVATE_WORDS: Final = frozenset(
         *("somebody", "whoever", "whom"),
     }
 )
-"""Words that only this project's past gave a meaning. A name says what the thing is."""
+"""Words with a meaning only in the past of this project. A name says what the thing is."""
 TESTS_OF_NO_PACKAGE: Final = {
     "bench": "the programs in bench",
-    "compat": "what users meet, against an earlier version",
+    "compat": "the output for users, compared with an earlier version",
     "conformance": "the promises, and the check of their markers",
     "crash": "kills, power cuts and full disks at every point",
     "guardrails": "the rules of the agent core",
@@ -70,7 +70,7 @@ TESTS_OF_NO_PACKAGE: Final = {
 
 
 class Finding(NamedTuple):
-    """One place that breaks a rule, and what to do about it."""
+    """One place that breaks a rule, with the next step."""
 
     where: str
     what: str
@@ -81,7 +81,7 @@ class Finding(NamedTuple):
 
 
 class Tree:
-    """The modules below a root, each parsed once."""
+    """The modules below a root. Each one is parsed once."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "src" / "remit"
@@ -108,11 +108,13 @@ def check_names_in_ing(tree: Tree) -> Iterator[Finding]:
         if path.stem not in NOUNS_IN_ING:
             yield Finding(str(path), "a module named after an activity", "Name it after the thing that it holds.")
     if len(found) > MOST_IN_ING:
-        yield Finding("src/remit", f"{len(found)} modules end in -ing, {MOST_IN_ING} may", "Rename some.")
+        yield Finding(
+            "src/remit", f"{len(found)} modules end in -ing, and the maximum is {MOST_IN_ING}", "Rename some."
+        )
 
 
 def check_exceptions(tree: Tree) -> Iterator[Finding]:
-    """A class that derives from an exception is one, whatever it is called."""
+    """Check that exceptions end in Error. A class that derives from an exception is an exception too."""
     bases: dict[str, set[str]] = defaultdict(set)
     for _, node in tree.classes():
         bases[node.name] |= {ast.unparse(base).rpartition(".")[2] for base in node.bases}
@@ -140,8 +142,10 @@ def check_class_names(tree: Tree) -> Iterator[Finding]:
     twice = {name: places for name, places in where.items() if len(places) > 1}
     if len(twice) > MOST_TWICE:
         for name, places in sorted(twice.items()):
-            what = f"the class name {name} is defined {len(places)} times; {len(twice)} names are, {MOST_TWICE} may be"
-            yield Finding(", ".join(places), what, "Give each class a name of its own.")
+            what = (
+                f"the class name {name} is defined {len(places)} times; such names: {len(twice)}, maximum {MOST_TWICE}"
+            )
+            yield Finding(", ".join(places), what, "Give each class another name.")
 
 
 def check_imports(tree: Tree) -> Iterator[Finding]:
@@ -163,7 +167,7 @@ def check_imports(tree: Tree) -> Iterator[Finding]:
 def check_length(tree: Tree) -> Iterator[Finding]:
     for path, text in tree.texts.items():
         if (lines := text.count("\n")) > MOST_LINES:
-            yield Finding(str(path), f"{lines} lines, {MOST_LINES} may be", "Split it where it holds two ideas.")
+            yield Finding(str(path), f"{lines} lines, and the maximum is {MOST_LINES}", "Split it into two ideas.")
 
 
 def check_words(tree: Tree) -> Iterator[Finding]:
@@ -179,7 +183,7 @@ def check_words(tree: Tree) -> Iterator[Finding]:
             words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
             if found := words & PRIVATE_WORDS:
                 what = f"the name {name} has the private word {', '.join(sorted(found))}"
-                yield Finding(f"{path}:{node.lineno}", what, "Take the word that this field uses for the thing.")
+                yield Finding(f"{path}:{node.lineno}", what, "Use the usual word for the thing; see docs/glossary.md.")
 
 
 def check_tests(tree: Tree) -> Iterator[Finding]:
@@ -204,7 +208,7 @@ CHECKS: Final = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Check the shape of src/remit.")
+    parser = argparse.ArgumentParser(description="Check the structure of src/remit.")
     parser.add_argument("--root", type=Path, default=HERE, help="the project's folder")
     tree = Tree(parser.parse_args(arguments).root)
     found = [finding for check in CHECKS for finding in check(tree)]

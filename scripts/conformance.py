@@ -1,7 +1,7 @@
-"""Which test proves which promise: reads the requirement markers, writes docs/conformance.md, finds what is amiss.
+"""Lists which test proves which promise. Reads the requirement markers, writes docs/conformance.md, reports mistakes.
 
-The markers are read from the syntax trees of the test files, so nothing is imported or run. Limit: a marker must stand
-where a reader would look for it (on a test, on its class, in `pytestmark`) with literal ids; anything else is reported.
+The markers are read from the syntax trees of the test files, so no test is imported or run. Limit: a marker must be on
+a test, on its class, or in `pytestmark`, and must have literal ids. Any other marker is reported.
 """
 
 import ast
@@ -23,7 +23,7 @@ REQUIREMENT_ID: Final = re.compile(r"[A-Z]{2}-[0-9]{2}")
 
 @dataclass(frozen=True)
 class Scan:
-    """What the markers say: proofs by requirement id, and markers that cannot be read."""
+    """The markers: proofs by requirement id, and markers that cannot be read."""
 
     proofs: Mapping[str, Sequence[str]]
     unreadable: Sequence[str] = ()
@@ -31,7 +31,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Committed:
-    """One earlier version of the gaps list, and the ids that existed then."""
+    """An earlier version of the list of gaps, with the ids that existed then."""
 
     commit: str
     gaps: frozenset[str]
@@ -50,7 +50,7 @@ def read_promises(root: Path = ROOT) -> dict[str, str]:
 
 
 def read_missing_parts(root: Path = ROOT) -> dict[str, str]:
-    """Promises that are proved in part, each with what is still missing."""
+    """Return the promises that are proved in part, each with its missing part."""
     table = tomllib.loads((root / PROMISES).read_text(encoding="utf-8"))
     return {str(requirement): str(missing) for requirement, missing in table.get("partly", {}).items()}
 
@@ -96,7 +96,7 @@ class _FileScan:
 
 
 def scan_source(source: str, name: str) -> Scan:
-    """The proofs in one test file; `name` is how the file is cited."""
+    """Return the proofs in one test file. `name`: the path of the file in the page."""
     tree = ast.parse(source, filename=name)
     scan = _FileScan(name)
     scan.visit_body(tree.body, "", [])
@@ -144,7 +144,7 @@ def _pytestmark_values(body: Sequence[ast.stmt]) -> Iterator[ast.expr]:
 
 
 def _never_has_to_pass(decorators: Sequence[ast.expr]) -> bool:
-    """A test that is skipped, or expected to fail, proves nothing."""
+    """Return whether the test is skipped or expected to fail. Such a test proves nothing."""
     heads = [decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in decorators]
     return any(_is_marker(head, "skip") or _is_marker(head, "xfail") for head in heads)
 
@@ -183,7 +183,7 @@ def current_page(root: Path = ROOT) -> str:
 def decide_violations(
     promises: Mapping[str, str], gaps: Sequence[str], scan: Scan, history: Sequence[Committed]
 ) -> list[str]:
-    """Everything that is wrong between promises, tests and the list of allowed gaps. Empty means conformant."""
+    """Return all mistakes in promises, tests and the list of allowed gaps. Empty if there are none."""
     found = list(scan.unreadable)
     found += [
         f"{requirement}: not an id of the form XX-00" for requirement in promises if not _well_formed(requirement)
@@ -212,7 +212,7 @@ def _well_formed(requirement: str) -> bool:
 
 
 def committed_gaps(root: Path = ROOT) -> list[Committed]:
-    """Each committed version of the gaps list that this clone knows of; none outside a repository."""
+    """Return each committed version of the list of gaps in this clone. Empty outside a repository."""
     commits = _git(root, "log", "--format=%h", "--", GAPS.as_posix()) or ""
     versions: list[Committed] = []
     for commit in commits.split():
@@ -230,13 +230,13 @@ def _git(root: Path, *arguments: str) -> str | None:
 
 
 def check(root: Path = ROOT) -> list[str]:
-    """All violations of the tree at `root`, the generated page's age included."""
+    """Return all violations of the tree at `root`. A generated page that is out of date is one of them."""
     gaps = parse_gaps((root / GAPS).read_text(encoding="utf-8"))
     scan = scan_tests(root)
     found = decide_violations(read_promises(root), gaps, scan, committed_gaps(root))
     for requirement in read_missing_parts(root):
         if not scan.proofs.get(requirement):
-            found.append(f"{requirement}: said to be proved in part, but no test carries it")
+            found.append(f"{requirement}: listed as proved in part, but no test has its id")
     page = root / PAGE
     if not page.exists() or page.read_text(encoding="utf-8") != current_page(root):
         found.append(f"{PAGE}: out of date, run `make docs`")

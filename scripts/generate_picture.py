@@ -1,4 +1,4 @@
-"""Draw docs/images/demo.svg from what `remit demo` really prints. Run by hand when the demo changes."""
+"""Draws docs/images/demo.svg from the output of `remit demo`. Run it by hand after a change of the demo."""
 
 import os
 import re
@@ -27,7 +27,7 @@ def main() -> None:
         console.print(Text("$ remit demo", style="bold"))
         console.print(Text.from_ansi(shown))
         picture = console.export_svg(title="remit demo")
-    # A picture in a README must not fetch fonts from anywhere; the fallback is any monospace font.
+    # A picture in a README must not load fonts from a server. The fallback is any monospace font.
     PICTURE.write_text(re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL), encoding="utf-8")
 
 

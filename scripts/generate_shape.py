@@ -1,7 +1,7 @@
-"""Writes what the PostgreSQL migrations make of an empty schema, for verification to compare with.
+"""Writes the schema that the PostgreSQL migrations create, so that verification can compare with it.
 
-Run it after a migration was added: `python scripts/generate_shape.py postgresql://...` with a server where a schema may
-be made and dropped. A test tells when the file is not current.
+Run it after you add a migration: `python scripts/generate_shape.py postgresql://...`, with a server on which a schema
+can be created and dropped. A test fails if the file is out of date.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""The parts of docs/architecture.md that the sources can tell: the eleven steps, and the picture of a plan's way.
+"""The parts of docs/architecture.md that are generated from the sources: the eleven steps, and the picture of a plan.
 
-The engine's function of each step is read from the numbered comments in `execution/engine.py`. The layers come from the
-import contracts in pyproject.toml. What a plan does at a step is the table `STEPS` below. A test checks that each of
+The numbered comments in `execution/engine.py` give the engine's function of each step. The import contracts in
+pyproject.toml give the layers. The table `STEPS` below has the code of a plan at each step. A test checks that each of
 its names exists.
 """
 
@@ -22,18 +22,18 @@ CONTRACTS: Final = {
     "plans": "Inside plans, imports go one way",
     "goals": "Inside goals, the core knows neither promotion nor what has its actions signed",
 }
-"""The names of the layered contracts that the page shows, by what they are about."""
+"""The names of the layered contracts that the page shows, by their subject."""
 
 
 class Step(NamedTuple):
-    """`methods` are those of `Operation`. `places` do it for a plan: a file, or a file and a name."""
+    """A step of the engine: its methods of `Operation`, and the places of a plan's code, as a file or file and name."""
 
     name: str
     what: str
     methods: tuple[str, ...]
     places: tuple[str, ...]
     other_places: tuple[str, ...] = ()
-    """What else it passes, for the picture."""
+    """Further files that the step passes, for the picture."""
 
 
 ENTRY_PLACES: Final = (
@@ -44,7 +44,7 @@ ENTRY_PLACES: Final = (
     "workspace/workspace.py",
     "plans/service.py:Plans.apply",
 )
-"""The way of an approved plan from the interfaces to the engine."""
+"""The files that an approved plan passes from the interfaces to the engine."""
 
 STEPS: Final = (
     Step(
@@ -63,7 +63,7 @@ STEPS: Final = (
     ),
     Step(
         "decide",
-        "May it happen? A value with its reasons. Nothing is touched.",
+        "A pure policy decision with its reasons. Nothing is touched.",
         ("decide",),
         ("plans/policy/plan.py:decide_plan",),
     ),
@@ -86,7 +86,7 @@ STEPS: Final = (
     ),
     Step(
         "checkpoint",
-        "What the way back needs is on the disk.",
+        "The data for an undo is on the disk.",
         ("checkpoint",),
         (
             "plans/apply/checkpoint.py:PlanCheckpoint",
@@ -97,7 +97,7 @@ STEPS: Final = (
     ),
     Step(
         "intent",
-        "The ledger says what is about to happen. The key of the request is claimed in the same transaction.",
+        "The ledger records the coming effect. The key of the request is claimed in the same transaction.",
         ("require_still_valid", "consume_authority"),
         ("execution/journal.py:Journal.claim",),
         ("ledger/writer.py", "store/claims.py"),
@@ -115,7 +115,7 @@ STEPS: Final = (
     ),
     Step(
         "verify",
-        "The world is as the effect claims. Then the reports are written.",
+        "The files and databases are as the effect reported. Then the reports are written.",
         ("verify_effect", "succeed", "publish", "commit", "clear_up"),
         (
             "plans/apply/executor.py:PlanExecutor.verify",
@@ -140,11 +140,11 @@ STEPS: Final = (
 )
 
 
-# --- what the sources say --------------------------------------------------------------------------------------------
+# --- reading the sources ---------------------------------------------------------------------------------------------
 
 
 def engine_functions() -> dict[int, tuple[str, str]]:
-    """For each numbered step, its word in the engine, and the function in which the engine takes it."""
+    """Return the name of each numbered step in the engine, and the function that takes it."""
     source = (PACKAGE / ENGINE).read_text(encoding="utf-8")
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     found: dict[int, tuple[str, str]] = {}
@@ -156,12 +156,12 @@ def engine_functions() -> dict[int, tuple[str, str]]:
 
 
 def layers(about: str) -> list[list[str]]:
-    """The layers of one import contract, from the top down, without the marks that pyproject.toml needs."""
+    """Return the layers of an import contract, from top to bottom, without the marks of pyproject.toml."""
     return [[name.strip(" ()") for name in re.split("[:|]", layer)] for layer in _written_layers(about)]
 
 
 def mutually_independent(about: str) -> list[str]:
-    """Those that stand in one layer and may not import each other all the same."""
+    """Return the packages that are in one layer but may not import each other."""
     return [name.strip(" ()") for layer in _written_layers(about) if "|" in layer for name in layer.split("|")]
 
 
@@ -175,7 +175,7 @@ def _written_layers(about: str) -> list[str]:
 
 
 def exists(place: str) -> bool:
-    """Whether there is this file below src/remit, and this class, function or method in it."""
+    """Return whether this file exists below src/remit and has this class, function or method."""
     file, _, name = place.partition(":")
     path = PACKAGE / file
     if not path.is_file():
@@ -216,7 +216,7 @@ def _render_place(place: str) -> str:
 ROW: Final = 44
 BOX: Final = 36
 LETTER: Final = 7.3
-"""How wide a letter of the picture's monospaced font is, at most."""
+"""The maximum width of a letter in the monospaced font of the picture."""
 LEFT: Final = 24
 RIGHT: Final = 440
 TOP: Final = 100
@@ -244,7 +244,7 @@ class Box(NamedTuple):
 
 
 def passed_packages() -> dict[str, list[int]]:
-    """The steps at which a plan passes each package of Remit and each part of `plans`. Step 0 is the way in."""
+    """Return the steps at which a plan passes each package and each part of `plans`. Step 0 is the interface."""
     found: dict[str, set[int]] = {}
     for number, places in enumerate([ENTRY_PLACES, *((*step.places, *step.other_places) for step in STEPS)]):
         always = (ENGINE, *([OPERATION] if number and STEPS[number - 1].methods else [])) if number else ()
@@ -259,7 +259,7 @@ def passed_packages() -> dict[str, list[int]]:
 
 
 def _spans(numbers: Sequence[int]) -> str:
-    """`in 3-6 8`: the way in, and the steps, with those that follow each other as one span."""
+    """Return a text such as `in 3-6 8`: the interface, and the steps, with consecutive steps as one span."""
     words = ["in"] if 0 in numbers else []
     steps = [number for number in numbers if number]
     while steps:
@@ -304,7 +304,7 @@ def _draw(box: Box) -> str:
 
 
 def render_plan_picture() -> str:
-    """The packages in their layers, those that an approved plan passes with the numbers of the steps."""
+    """Draw the packages in their layers. Those that an approved plan passes have the numbers of the steps."""
     steps_by_package = passed_packages()
     outer, inner = (
         list(_boxes(layers("remit"), LEFT, "", steps_by_package)),
@@ -324,18 +324,18 @@ def render_plan_picture() -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
             ' role="img" aria-labelledby="title about">'
         ),
-        '<title id="title">The way of an approved plan through the packages of Remit</title>',
+        '<title id="title">The packages of Remit that an approved plan passes</title>',
         (
             '<desc id="about">On the left, the packages in their layers, with the steps of the engine at which a plan'
-            " passes each. On the right, the same inside the package plans.</desc>"
+            " passes each one. On the right, the same for the package plans.</desc>"
         ),
         "<!-- Generated by `make docs` from pyproject.toml and scripts/reference_architecture.py. Do not edit. -->",
         f"<style>{STYLE}</style>",
         f'<rect class="ground" width="{width}" height="{height}"/>',
-        f'<text class="words title text" x="{LEFT}" y="34">The way of an approved plan</text>',
-        _words(LEFT, 58, "Imports go down, or to a neighbour in the row. Only down:"),
+        f'<text class="words title text" x="{LEFT}" y="34">The packages that an approved plan passes</text>',
+        _words(LEFT, 58, "Imports go down, or to a package in the same row. Only down:"),
         _words(LEFT, 76, f"{', '.join(mutually_independent('remit'))}."),
-        _words(RIGHT, 58, "Inside plans", "text"),
+        _words(RIGHT, 58, "Inside the package plans", "text"),
         f'<rect class="frame" x="{frame[0]}" y="{frame[1]}" width="{frame[2]}" height="{frame[3]}" rx="8"/>',
         (
             f'<path class="zoom" d="M {edge:.1f} {plans.y} L {frame[0]} {frame[1]} M {edge:.1f} {plans.y + BOX}'
@@ -350,7 +350,7 @@ def render_plan_picture() -> str:
 
 def _legend(y: int) -> Iterator[str]:
     yield _words(RIGHT - 16, y, "Blue: the plan passes here, at these steps of the engine.", "text")
-    texts = ["in  the way in", *(f"{number:>2}  {step.name}" for number, step in enumerate(STEPS, start=1))]
+    texts = ["in  interface", *(f"{number:>2}  {step.name}" for number, step in enumerate(STEPS, start=1))]
     half = (len(texts) + 1) // 2
     for place, text in enumerate(texts):
         x, row = RIGHT - 16 + 200 * (place // half), place % half

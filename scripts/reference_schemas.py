@@ -1,4 +1,4 @@
-"""Tables from JSON Schemas, for the reference pages: one line for each field, nested ones by their dotted names."""
+"""Tables from JSON Schemas, for the reference pages. Each field has a line; nested fields have dotted names."""
 
 import json
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from typing import Any, Final
 Schema = dict[str, Any]
 
 MIB: Final = 1 << 20
-# A longer choice is told by its first few, and "...".
+# A longer choice is shortened to its first values and "...".
 MAX_CHOICES: Final = 8
-# One level of nested objects is a help; whoever needs more wants the schema itself.
+# The tables have one level of nested objects. Readers who need more can use the schema.
 MAX_LEVELS: Final = 1
 
 
@@ -26,7 +26,7 @@ class Line:
 
 
 def schema_lines(schema: Schema, node: Schema | None = None, prefix: str = "", levels: int = MAX_LEVELS) -> list[Line]:
-    """Every field of an object. Where it may be one of several objects, a field is required if all of them say so."""
+    """Return every field of an object. Of several alternatives, a field is required if all of them require it."""
     shapes = _objects(schema, node or schema)
     names = dict.fromkeys(name for shape in shapes for name in shape["properties"])
     found = []
@@ -50,7 +50,7 @@ def _objects(schema: Schema, node: Schema) -> list[Schema]:
 
 
 def _below(schema: Schema, fields: list[Schema]) -> tuple[str, Schema | None]:
-    """The one object that a field is, or the values of a map from names; neither for lists and choices."""
+    """Return the object of a field, or the values of a map by name. Neither exists for lists and choices."""
     node = _resolved(schema, fields[0])
     if len(fields) == 1 and len(_objects(schema, node)) == 1:
         return "", node
@@ -82,7 +82,7 @@ def _resolved(schema: Schema, node: Schema) -> Schema:
 
 
 def render_type(schema: Schema, field: Schema, name: str) -> str:
-    """In words: "integer, 1 to 100", "time or null", "list of RelativePath"."""
+    """Describe a type, such as "integer, 1 to 100", "time or null" or "list of RelativePath"."""
     return _choice(list(dict.fromkeys(_types(schema, field, name))))
 
 

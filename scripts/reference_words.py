@@ -1,32 +1,32 @@
-"""The page of the words that confirm a goal: each language that is shipped, what is a yes in it, and from where."""
+"""The page of the words that confirm a goal: each shipped language, its words, and their sources."""
 
 from remit.contracts.goals.lexicon import LanguageEntry
 from remit.goals.confirmation.parser import load_lexicon
 
 _RULES = """
-A goal whose effect matters is carried out only after an explicit yes. The answer is read in the language of the
-request's tag, and in no other: `de-AT` is read as `de`, `zh-TW` as `zh-Hant`, `sr` as `sr-Cyrl`, and a tag that names a
-script only by words in that script. In a language that is not listed here nobody can confirm.
+A goal that changes something runs only after an explicit confirmation. Remit reads the answer only in the language of
+the request's tag: `de-AT` is read as `de`, `zh-TW` as `zh-Hant`, and `sr` as `sr-Cyrl`. If the tag names a script, only
+words in that script are valid. In a language that is not in this list, a goal cannot be confirmed.
 
-- **A yes** is one of the words below and nothing else. Capitals do not matter (in Turkish and Azerbaijani by the rule
-  of the dotted i), nor wide letters, nor how accents are encoded, nor spaces around it, nor one full stop or
-  exclamation mark after it.
-- **A no** is one of the words below. Nothing is done.
-- **Everything else is ambiguous**, and nothing is done: words of mere consent or doubt (the last column), single
-  initials, "yes?", "yes but", "not yes", a yes said twice or in quotation marks, emoji, a letter of another script that
-  looks alike, and every character that cannot be seen.
+- **A confirmation** is one of the words in the column "yes", and nothing else. Some differences do not matter: capitals
+  (in Turkish and Azerbaijani by the rule of the dotted i), wide letters, the encoding of accents, spaces around the
+  word, and one full stop or exclamation mark after it.
+- **A refusal** is one of the words in the column "no". Nothing is done.
+- **Every other answer is ambiguous**, and nothing is done. Examples are words of weak consent or doubt (the last
+  column), single initials, "yes?", "yes but", "not yes", a repeated "yes" or one in quotation marks, emoji, a letter of
+  another script that looks the same, and every invisible character.
 
-Which words were in force is kept with each answer, as the version and the digest of the whole list:
+Each answer is stored with the version and the digest of the whole list that was used:
 """.strip()
 
 _SOURCES = """
 ## Where the words come from
 
-The two words that are shown to whoever is asked come from a public reference: the words for yes and no in the Unicode
-CLDR (posix/messages) or in the GNU C Library (LC_MESSAGES). For most languages the translations of Django (yes, no,
-maybe) say the same. The files in `src/remit/approval/lexicon` name the source of each such word. The other words are
-general vocabulary, written down without a reference; no native speakers have reviewed them yet. Of weight are those in
-the column of the yes: all others only say why nothing was done.
+The two words that the question shows to the user come from a public reference: the words for yes and no in the Unicode
+CLDR (posix/messages) or in the GNU C Library (LC_MESSAGES). For most languages, the translations of Django (yes, no,
+maybe) agree. The files in `src/remit/goals/confirmation/lexicon` name the source of each such word. The other words are
+general vocabulary without a reference. No native speakers have reviewed them yet. Only the words in the column "yes"
+have an effect. All others only explain why nothing was done.
 """.strip()
 
 
@@ -46,7 +46,7 @@ def render_confirmation_words(note: str) -> str:
 def _row(key: str, entry: LanguageEntry) -> str:
     tags = ", ".join(f"`{tag}`" for tag in dict.fromkeys((key, *entry.tags)))
     lists = (entry.affirmative, entry.refusal, entry.ambiguous)
-    # Words that run from right to left are set apart from each other, so that they keep their order in a browser.
+    # Words from right to left are isolated from each other, so that they keep their order in a browser.
     around = "<bdi>{}</bdi>" if entry.direction == "rtl" else "{}"
     columns = [", ".join(map(around.format, words)) for words in lists]
     return " | ".join([f"| {entry.english_name} ({entry.own_name})", tags, *columns]) + " |"

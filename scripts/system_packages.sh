@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the tests need from the system: PostgreSQL's server binaries, Chromium and strace. Does nothing when they are present.
+# Install the system packages that the tests need: PostgreSQL's server binaries, Chromium and strace, if missing.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -15,8 +15,8 @@ have chromium || missing="$missing chromium"
 have strace || missing="$missing strace"
 [ -n "$missing" ] || exit 0
 
-# The tests start a server of their own. Debian would also create and start a cluster for the whole machine: not asked
-# for, so it is switched off for as long as the installation runs.
+# The tests start their own server. Debian would also create and start a cluster for the whole machine, which is not
+# needed. So this is switched off during the installation.
 no_cluster=/etc/postgresql-common/createcluster.d/50-remit-tests.conf
 as_root=""
 [ "$(id -u)" -eq 0 ] || as_root="sudo"

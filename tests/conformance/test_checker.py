@@ -77,7 +77,7 @@ def test_a_promise_said_to_be_kept_in_part_needs_a_test_and_shows_what_is_missin
     assert "in part; missing: the rest" in current_page(project.root)
     project.write(PROMISES, TABLE + '\n[partly]\nAA-02 = "all of it"\n')
     project.regenerate()
-    assert check(project.root) == ["AA-02: said to be proved in part, but no test carries it"]
+    assert check(project.root) == ["AA-02: listed as proved in part, but no test has its id"]
 
 
 def test_a_gap_that_has_a_test_is_refused_so_that_the_list_shrinks(project: Project) -> None:

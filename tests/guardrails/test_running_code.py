@@ -78,7 +78,7 @@ def test_packets_that_need_no_proof_are_found(monkeypatch: pytest.MonkeyPatch) -
     found = list(check_running_code(ROOT))
     assert rules(iter(found)) == {"packet-proof"}
     assert {each.what for each in found} == {
-        f"a {kind} packet without proof_ref is taken" for kind in ("match", "clarify", "refuse", "missing")
+        f"a {kind} packet without proof_ref is accepted" for kind in ("match", "clarify", "refuse", "missing")
     }
 
 

@@ -21,10 +21,10 @@ def _found(tmp_path: Path, text: str) -> list[str]:
         (("https://files.python", "hosted.org/packages/x.whl"), "a package registry"),
         (("FROM gh", "cr.io/x/y"), "a package registry"),
         (("--extra-", "index-url https://mirror.example"), "an index option"),
-        (("cd /ro", "ot/.venv"), "a folder of somebody's machine"),
-        (("cd /home/", "carol/remit"), "a folder of somebody's machine"),
-        (("cd /srv/build/", "checkout/src"), "a folder of somebody's machine"),
-        (("cd /srv/people/", "sam"), "a folder of somebody's machine"),
+        (("cd /ro", "ot/.venv"), "a folder of one machine"),
+        (("cd /home/", "carol/remit"), "a folder of one machine"),
+        (("cd /srv/build/", "checkout/src"), "a folder of one machine"),
+        (("cd /srv/people/", "sam"), "a folder of one machine"),
     ],
 )
 def test_a_planted_violation_is_found_with_its_line(tmp_path: Path, pieces: tuple[str, ...], what: str) -> None:
