@@ -54,8 +54,8 @@ class _ProgressLine:
         of = f"{done:,} of {total:,}" if total else ""
         text = " ".join(part for part in (phase, of, printable(what)) if part)
         # A line that wraps cannot be erased. A character that is not ASCII may take two columns.
-        room = _stderr_width() - len(FRAMES[0]) - 2
-        return shortened(text, max(room if text.isascii() else room // 2, 1))
+        width = _stderr_width() - len(FRAMES[0]) - 2
+        return shortened(text, max(width if text.isascii() else width // 2, 1))
 
 
 def _stderr_width() -> int:
