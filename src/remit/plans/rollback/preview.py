@@ -45,6 +45,8 @@ from remit.plans.storage.run_folder import DRIFTED, ReportFolder
 
 _DRIFTED_FROM: Final = 5_000
 """The first number for copies of drifted files. No backup has so high a number."""
+ROWS_CHANGED: Final = "rows were changed since the plan ran"
+"""How a refusal begins that is about rows on a server. No page shows these rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def _require_rows_unchanged(
         named = ", ".join(f"{one.table} ({one.rows:,} {'row' if one.rows == 1 else 'rows'})" for one in drifted[:20])
         raise RefusedError(
             Reason.DRIFTED,
-            f"rows were changed since the plan ran, and nothing was restored: {named}",
+            f"{ROWS_CHANGED}, and nothing was restored: {named}",
             where=rows.server,
             next_step="Restore only the files with --checkpoint, or the rows too with --force. Their current values are"
             " lost then."

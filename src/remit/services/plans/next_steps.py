@@ -9,6 +9,7 @@ from typing import Final
 
 from remit.core.errors import Reason, RemitError
 from remit.identity.callers import AgentCaller, Caller
+from remit.plans.rollback.preview import ROWS_CHANGED
 
 RESTORE_STEP: Final = (
     "Restore what was changed, and apply the plan again; or cancel it, and propose it again for the files as they are"
@@ -47,7 +48,7 @@ def advise_after_undo(problem: RemitError, caller: Caller, link: str | None) -> 
 
 
 def _advise_on_drift(problem: RemitError, caller: Caller, link: str | None) -> str:
-    if problem.what.startswith("rows "):  # no page shows these rows, and a rollback keeps no copy of them
+    if problem.what.startswith(ROWS_CHANGED):  # no page shows these rows, and a rollback keeps no copy of them
         return "Inspect these rows. Only a person at a terminal can restore them. Their current values are then lost."
     if isinstance(caller, AgentCaller):
         return (
