@@ -3,10 +3,11 @@ r"""Checks what the account of an agent can do around Remit. Run it as that acco
     sudo -u agent python3 check_agent_account.py --workspace /srv/shop --state /home/ada/.local/state/remit \
         --url http://127.0.0.1:7341 --token-file /home/agent/assistant.token
 
-It tries to write the workspace, to read the state directory, to become another user, and to approve: over HTTP with the
-token of the agent and without one, and by the command line. Each attempt must be refused. The check changes nothing: it
-removes a file that it could create, and it approves a proposal that does not exist. It needs Python's standard library
-only. Exit codes: 0 each attempt was refused; 1 an attempt succeeded; 2 an attempt could not be made.
+It tries to write the workspace, to read its secrets and the state directory, to become another user, and to approve:
+over HTTP with the token of the agent and without one, and by the command line. Each attempt must be refused. The check
+changes nothing: it removes a file that it could create, and it approves a proposal that does not exist. It needs
+Python's standard library only. Exit codes: 0 each attempt was refused; 1 an attempt succeeded; 2 an attempt could not
+be made.
 """
 
 import argparse
@@ -27,10 +28,20 @@ SECONDS = 20
 MOST_SHOWN = 5
 ACCEPTED = 200
 NOT_ALLOWED = {401, 403}
+COPIES = {"agent_outputs", "agent_logs"}
+"""The folders with backups, diffs and logs of Remit. Only the file `.gitignore` in them is not private."""
+SECRET_NAMES = {".env", ".git-credentials", ".netrc", ".pgpass", "id_dsa", "id_ecdsa", "id_ed25519", "id_rsa"}
+HARMLESS_ENV = {".dist", ".example", ".sample", ".template"}
 
 
 class NotTriedError(Exception):
     """An attempt could not be made, so its outcome says nothing."""
+
+
+class Remark(str):
+    """A sentence about an attempt that was refused, for example about what it could not find out."""
+
+    __slots__ = ()
 
 
 def find_writable(workspace: Path) -> Iterator[str]:
@@ -45,17 +56,42 @@ def find_writable(workspace: Path) -> Iterator[str]:
     else:
         probe.unlink()
         yield f"a new file in {workspace}"
+    for folder, folders, files in _walk(workspace):
+        for name in folders:
+            if os.access(folder / name, os.W_OK):
+                yield f"the folder {folder / name}"
+        for name in files:
+            if _can_open(folder / name, os.O_WRONLY):
+                yield f"the file {folder / name}"
+
+
+def find_secrets(workspace: Path) -> Iterator[str]:
+    """Names what this account can read and should not: backups and reports of Remit, and files that look secret.
+
+    A file that all users may read, and its own group may not, was private before its permissions were opened.
+    """
+    for folder, _, files in _walk(workspace):
+        is_copy = not COPIES.isdisjoint(folder.relative_to(workspace).parts)
+        for name in files:
+            path = folder / name
+            if not _can_open(path, os.O_RDONLY):
+                continue
+            mode = path.lstat().st_mode
+            if is_copy and name != ".gitignore":
+                yield f"{path}: a report, log or backup of Remit"
+            elif mode & stat.S_IROTH and not mode & stat.S_IRGRP:
+                yield f"{path}: its group may not read it, and all other users may"
+            elif name in SECRET_NAMES or (name.startswith(".env.") and path.suffix not in HARMLESS_ENV):
+                yield f"{path}: its name is that of a file with secrets"
+
+
+def _walk(workspace: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
     seen = 0
     for folder, folders, files in os.walk(workspace):
-        for name in folders:
-            if os.access(Path(folder) / name, os.W_OK):
-                yield f"the folder {Path(folder) / name}"
-        for name in files:
-            seen += 1
-            if seen > MOST_FILES:
-                raise NotTriedError(f"{workspace} has more than {MOST_FILES} files: name a part of it")
-            if _can_open(Path(folder) / name, os.O_WRONLY):
-                yield f"the file {Path(folder) / name}"
+        seen += len(files)
+        if seen > MOST_FILES:
+            raise NotTriedError(f"{workspace} has more than {MOST_FILES} files: name a part of it")
+        yield Path(folder), folders, files
 
 
 def find_readable(state: Path) -> Iterator[str]:
@@ -63,6 +99,8 @@ def find_readable(state: Path) -> Iterator[str]:
     try:
         names = os.listdir(state)
     except PermissionError:
+        if not _can_see(state):
+            yield Remark(f"a folder above it is closed, so this account cannot tell whether {state} exists")
         return
     except FileNotFoundError:
         raise NotTriedError(f"there is no state directory {state}; `remit doctor` shows where it is") from None
@@ -71,6 +109,14 @@ def find_readable(state: Path) -> Iterator[str]:
         yield from (str(Path(folder) / name) for name in files if _can_open(Path(folder) / name, os.O_RDONLY))
     if not names:
         raise NotTriedError(f"{state} is empty: it is not the state directory of a workspace")
+
+
+def _can_see(path: Path) -> bool:
+    try:
+        path.lstat()
+    except OSError:
+        return False
+    return True
 
 
 def _can_open(path: Path, flags: int) -> bool:
@@ -107,17 +153,19 @@ def find_approvals(url: str, token: str) -> Iterator[str]:
         raise NotTriedError("the server does not accept the token: issue a new one, so that the check means something")
 
 
-def find_commands(workspace: Path) -> Iterator[str]:
-    """Names the commands of an approver that this account can run."""
-    remit = shutil.which("remit")
-    if remit is None:
-        return
-    if _exit_code([remit, "approvals", "--json"], workspace) == 0:
-        yield f"`remit approvals` in {workspace}"
+def find_commands(workspace: Path, state: Path, remit: str | None) -> Iterator[str]:
+    """Names the commands of an approver that this account can run, with the default state directory or with `state`."""
+    program = remit or shutil.which("remit")
+    if program is None:
+        raise NotTriedError("this account has no program `remit`; name one that it can run: --remit PATH")
+    for variables in ({}, {"REMIT_STATE": str(state)}, {"REMIT_STATE": str(state.parent)}):
+        if _exit_code([program, "approvals", "--json"], workspace, variables) == 0:
+            yield f"`remit approvals` in {workspace}"
+            return
 
 
-def _exit_code(command: list[str], folder: Path | None = None) -> int:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("REMIT_")}
+def _exit_code(command: list[str], folder: Path | None = None, added: dict[str, str] | None = None) -> int:
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("REMIT_")} | (added or {})
     try:
         done = subprocess.run(command, cwd=folder, env=variables, timeout=SECONDS, check=False, capture_output=True)  # noqa: S603 - the commands are written above
     except (OSError, subprocess.TimeoutExpired) as problem:
@@ -144,12 +192,14 @@ def main() -> int:
     parser.add_argument("--state", type=Path, required=True, help="the state directory of Remit")
     parser.add_argument("--url", help="the address that `remit serve` printed")
     parser.add_argument("--token-file", type=Path, help="the capability token of the agent")
+    parser.add_argument("--remit", help="the program `remit`, if it is not on the PATH of this account")
     options = parser.parse_args()
     attempts = {
         "write the workspace": lambda: find_writable(options.workspace),
+        "read secrets": lambda: find_secrets(options.workspace),
         "read the state directory": lambda: find_readable(options.state),
         "become another user": find_other_users,
-        "approve by the command line": lambda: find_commands(options.workspace),
+        "approve by the command line": lambda: find_commands(options.workspace, options.state, options.remit),
     }
     if options.url and options.token_file:
         if not options.url.startswith(("http://", "https://")):
@@ -171,8 +221,10 @@ def _report(name: str, attempt: Callable[[], Iterator[str]]) -> int:
     except (NotTriedError, OSError) as problem:
         print(f"not tried  {name}: {problem}")
         return 2
+    remarks = [each for each in found if isinstance(each, Remark)]
+    found = [each for each in found if not isinstance(each, Remark)]
     print(f"{'POSSIBLE' if found else 'refused '}   {name}")
-    for each in found[:MOST_SHOWN]:
+    for each in (*found[:MOST_SHOWN], *remarks):
         print(f"             {each}")
     if len(found) > MOST_SHOWN:
         print(f"             and {len(found) - MOST_SHOWN} more")

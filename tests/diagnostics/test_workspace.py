@@ -35,6 +35,7 @@ def test_a_sound_workspace_passes_every_check(sound_workspace: SoundWorkspace) -
         "base directories",
         "sandbox",
         "exchange",
+        "reports",
         "catalogue",
         "state directory",
         "file system",
@@ -48,6 +49,23 @@ def test_a_sound_workspace_passes_every_check(sound_workspace: SoundWorkspace) -
         "guards",
         "clock and ledger",
     ]
+
+
+def test_reports_and_backups_that_others_can_read_are_a_warning(sound_workspace: SoundWorkspace) -> None:
+    backups = sound_workspace.root / "agent_outputs/reports/run/backups"
+    backups.mkdir(parents=True)
+    backups.chmod(0o700)
+    for name, mode in {"backups/0001-.env.bak": 0o644, "change_log.json": 0o600, "../../.gitignore": 0o644}.items():
+        (backups.parent / name).touch()
+        (backups.parent / name).chmod(mode)
+    assert sound_workspace.run_checks()["reports"].status == "ok"  # the folder with the backup is closed
+    backups.chmod(0o755)
+    check = sound_workspace.run_checks()["reports"]
+    assert (check.status, "0001-.env.bak" in check.found) == ("warn", True)
+    assert check.next_step.startswith(f"chmod -R go-rwx {sound_workspace.root}/agent_outputs")
+    shutil.rmtree(sound_workspace.root / "agent_outputs")
+    (sound_workspace.root / "agent_outputs").symlink_to(ROOT)  # the files of another folder are none of Remit's
+    assert sound_workspace.run_checks()["reports"].status == "ok"
 
 
 def test_looking_changes_nothing_in_the_state_directory(sound_workspace: SoundWorkspace) -> None:

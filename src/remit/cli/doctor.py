@@ -27,6 +27,7 @@ from remit.diagnostics.disk import STATE
 from remit.diagnostics.goals import FileFindings, Promoted, check_goals
 from remit.diagnostics.pipelines import check_pipelines
 from remit.diagnostics.web import check_web
+from remit.diagnostics.workspace import REPORTS, check_reports
 from remit.fs.state_dir import locate_state
 from remit.goals.catalogue.deep_check import check_policies, check_with_queries
 from remit.goals.catalogue.files import CatalogueFinding
@@ -94,6 +95,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
         config_checks.extend(check_settings(found, state))
         folder = str(root / found.root)
         config_checks.append(EXCHANGE.run(lambda: check_exchange(folder)))
+        config_checks.append(REPORTS.run(lambda: check_reports(Path(folder))))
         config_checks.extend(
             check_connections(found, folder, environ, lambda place, writes: require_idle(place, writes=writes))
         )

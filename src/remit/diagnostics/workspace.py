@@ -3,7 +3,8 @@
 import itertools
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from remit.crypto.rsa_key_files import policy_key_file
 from remit.crypto.signing import ROLES, Keyring, Role
 from remit.diagnostics.check import Check, Topic
 from remit.diagnostics.disk import list_some
+from remit.execution.protected_paths import OWN_FOLDERS
 from remit.fs.paths import require_bases
 from remit.ledger.clock import (
     ACCEPT,
@@ -36,6 +38,7 @@ from remit.store.schema_check import schema_changes
 
 BASES: Final = Topic("base directories", "tasks that touch files")
 SANDBOX: Final = Topic("sandbox", "confining effects")
+REPORTS: Final = Topic("reports", "keeping copies of your files private")
 KEY_FILES: Final = Topic("key files", "keeping private keys private")
 KEYRING: Final = Topic("keyring", "signing and verifying")
 STORE: Final = Topic("store", "the ledger")
@@ -52,6 +55,8 @@ CLOCKS_DIFFER: Final = 2.0
 CLOCKS_DISAGREE: Final = 60.0
 MAX_TENANTS: Final = 200
 """The number of chains in which the newest entry is searched. A limit, so that `remit doctor` stays quick."""
+MAX_REPORT_FILES: Final = 20_000
+"""The number of report and backup files whose permissions are checked. A limit, so that `remit doctor` stays quick."""
 
 _SETTINGS: Final = """SELECT name, reset_val FROM pg_settings
   WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'server_version', 'server_version_num')"""
@@ -76,6 +81,36 @@ def check_sandbox(setting: str) -> Check:
             "If the machine can confine effects (see above), write: sandbox: required",
         )
     return SANDBOX.ok("required: an effect runs only if it can be confined")
+
+
+def check_reports(folder: Path) -> Check:
+    """Check that other users cannot read the reports, backups and logs. Remit creates each of them with mode 600."""
+    open_files = list(_open_report_files(folder))
+    if open_files:
+        places = sorted({shlex.quote(str(folder / path.relative_to(folder).parts[0])) for path in open_files})
+        return REPORTS.warn(
+            f"other users can read parts of your files here: {list_some([str(path) for path in open_files])}",
+            f"chmod -R go-rwx {' '.join(places)}",
+        )
+    return REPORTS.ok("other users can read no report, backup or log")
+
+
+def _open_report_files(folder: Path) -> Iterator[Path]:
+    """Yield the files that the group or others can read, by their modes and those of the folders of Remit."""
+    walks = (os.walk(folder / name) for name in sorted(OWN_FOLDERS) if not (folder / name).is_symlink())
+    seen = 0
+    for place, folders, files in itertools.chain.from_iterable(walks):
+        if not os.stat(place).st_mode & (stat.S_IXGRP | stat.S_IXOTH):
+            folders.clear()  # what is below is closed too
+            continue
+        for name in files:
+            seen += 1
+            if seen > MAX_REPORT_FILES:
+                return
+            found = os.lstat(os.path.join(place, name))
+            is_open = stat.S_ISREG(found.st_mode) and found.st_mode & (stat.S_IRGRP | stat.S_IROTH)
+            if is_open and name != ".gitignore":
+                yield Path(place, name)
 
 
 def check_key_files(folder: Path) -> Check:
