@@ -1,7 +1,7 @@
-"""What authors of executors import: the declaration of a capability, and the file functions for its effect.
+"""The public names for authors of executors: the declaration of a capability, and file functions for its effect.
 
-The sandboxed process imports this package. Each name is loaded when it is first used, so an effect that imports
-`open_file` does not load the models. Nothing here can reach keys, the ledger or the store.
+The sandboxed process imports this package. Each name is loaded on first use, so an effect that imports `open_file` does
+not load the models. No name in this package gives access to keys, the ledger or the store.
 """
 
 from importlib import import_module
