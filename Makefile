@@ -15,7 +15,7 @@ DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet $(PINS)
-CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-structure check-agent
+CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-structure check-words check-agent
 
 .PHONY: help demo examples test long conformance compat crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
 
@@ -101,7 +101,7 @@ crash-plans: $(DEV) system ## stop plans and their rollbacks at every change to 
 crash-web: $(DEV) system ## kill the server at every step of every request, under load and at any moment (slow)
 	@$(PYTEST) -m slow_crash tests/crash/web
 
-check: $(CHECKS) ## run the checks: style, types, imports, conformance, schemas, docs, hygiene, structure, the agent core's guardrails
+check: $(CHECKS) ## run the checks: style, types, imports, conformance, schemas, docs, hygiene, structure, words, the agent core's guardrails
 
 check-style: $(DEV)
 	@$(BIN)/ruff check --quiet .

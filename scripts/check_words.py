@@ -1,8 +1,9 @@
-"""The words that readers meet, checked: documentation, messages, docstrings, comments, pages, names of tests.
+"""Checks the words of documentation, messages, docstrings, comments, pages and names of tests.
 
-Run by `make check-words`. Each pattern names the plain word to use instead. Text in code style is not read. A string
-without a space in it is not read either: it is a name, such as a key, a code or a fault point. `--counts` prints how
-often each pattern is found, and fails nothing. Paths as arguments limit the check to the files below them.
+`make check-words` runs it. Each pattern has the plain words to use instead. The check does not read text in code style.
+It does not read strings without a space either, because these are names, such as keys, codes and fault points. With
+paths as arguments, it reads only the files below them. `--counts` prints the number of findings of each pattern, and
+always succeeds.
 """
 
 import argparse
@@ -62,18 +63,20 @@ _ANY: Final = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern, _ in PATTER
 
 PROSE: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "examples")
 NOT_OURS: Final = (
-    "docs/reference/confirmation-words.md",  # the words of a hundred languages
-    "docs/conformance.md",  # names of tests, which are checked where they stand
+    "docs/reference/confirmation-words.md",  # the words of many languages
+    "docs/conformance.md",  # names of tests, which are checked in the tests
     "src/remit/web/static/vendor",
 )
 DATA: Final = frozenset({"goals/confirmation/lexicon", "goals/finder/words"})
 ALLOWED: Final[dict[tuple[str, str], str]] = {
     ("src/remit/goals/service.py", "take back"): "stored: the request and the intent of every rollback of a goal",
 }
-"""What a place says all the same, by path and the words as they stand there; with the reason."""
+"""Allowed words, by path and the exact words, each with the reason."""
 
 
 class Finding(NamedTuple):
+    """A pattern that was found, with its place."""
+
     where: str
     words: str
     name: str
@@ -83,14 +86,14 @@ class Finding(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Something to read, and the line at which it begins."""
+    """A text to check, and the line at which it begins."""
 
     line: int
     text: str
 
 
 def find_in(text: str) -> Iterator[tuple[int, str, str]]:
-    """Where, the words, and the pattern's name. Most texts have none, which one look tells."""
+    """Yield the line, the words and the name of each pattern in a text. One search finds out if there is any."""
     if not _ANY.search(text):
         return
     for name, pattern in _COMPILED.items():
@@ -103,7 +106,7 @@ _LETTERS: Final = re.compile(r"[^\n]")
 
 
 def without_code(text: str) -> str:
-    """The same lines, with blanks for what stands in code style, and for addresses."""
+    """Replace code and addresses by spaces. The lines keep their places."""
     return _CODE.sub(lambda match: _LETTERS.sub(" ", match[0]), text)
 
 
@@ -168,9 +171,9 @@ def check(root: Path, below: Sequence[Path] = ()) -> Iterator[Finding]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("paths", nargs="*", type=Path)
-    parser.add_argument("--root", type=Path, default=HERE)
-    parser.add_argument("--counts", action="store_true")
+    parser.add_argument("paths", nargs="*", type=Path, help="check only the files below these paths")
+    parser.add_argument("--root", type=Path, default=HERE, help="the project's folder")
+    parser.add_argument("--counts", action="store_true", help="print the number of findings, and succeed")
     options = parser.parse_args()
     root = options.root.resolve()
     found = list(check(root, [path.resolve() for path in options.paths]))
