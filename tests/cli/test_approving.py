@@ -154,8 +154,8 @@ def test_hidden_lines_are_approved_with_a_word_of_their_own_and_never_with_y_or_
         answers=(TypedAnswer(HIDDEN, "y\n"), TypedAnswer(HIDDEN, "yes\n"), TypedAnswer(HIDDEN, "n\n")),
     )
     for word in ("y", "yes"):
-        assert f"{word} is no answer while lines are unseen: type f, unseen or n." in seen.shown
-    assert "f: show all of it, and leave the pager with q; unseen:" in seen.shown
+        assert f"{word} is not accepted while lines are unseen. Type f, unseen or n." in seen.shown
+    assert "f: show all lines, and leave the pager with q; unseen:" in seen.shown
     assert (seen.code, seen.answered) == (2, True), seen
     assert "line 400" not in seen.shown
     require_unsigned(remit, project)
@@ -255,7 +255,7 @@ def test_a_digest_without_a_stored_note_is_still_refused(remit: Remit, project: 
         assert (refused.code, "settings.json" in refused.err) == (2, True), refused
     for given in ("", "sha256:", "yes", digest.upper()):
         refused = remit("approve", "plan.json", "-o", "envelope.json", "--digest", given)
-        assert (refused.code, "--digest takes a digest" in refused.err) == (2, True), refused
+        assert (refused.code, "--digest takes sha256: and 64 hex digits" in refused.err) == (2, True), refused
     require_unsigned(remit, project)
 
 
@@ -286,7 +286,7 @@ def test_at_most_a_hundred_notes_are_kept_and_the_newest_is_one_of_them(remit: R
 def test_by_digest_too_lines_that_the_preview_does_not_show_are_named(remit: Remit, project: Path) -> None:
     put(project, create("long.txt", 500))
     shown = remit("preview", "plan.json").out
-    assert "463 lines not shown; --full shows them; to approve all the same: --unseen-lines 463" in shown
+    assert "463 lines not shown; --full shows them; to approve without seeing them: --unseen-lines 463" in shown
     given = ("approve", "plan.json", "-o", "envelope.json", "--digest", digest_of(remit))
     refused = remit(*given)
     assert refused.code == 2, refused
@@ -302,7 +302,7 @@ def test_by_digest_too_lines_that_the_preview_does_not_show_are_named(remit: Rem
     assert remit(*given, "--full").code == 0
     assert "unseen" not in remit("preview", "plan.json", "--full").out
     alone = remit("approve", "plan.json", "--unseen-lines", "463")
-    assert (alone.code, "belongs to --digest" in alone.err) == (2, True)
+    assert (alone.code, "--unseen-lines needs --digest" in alone.err) == (2, True)
 
 
 def test_approvals_that_a_plan_needs_by_name_are_listed_for_the_named_preview(remit: Remit, project: Path) -> None:

@@ -66,7 +66,8 @@ def render_digest_options(document: PlanPreviewDocument, max_lines: int | None) 
     if hidden := count_hidden_lines(document, max_lines):
         see = "; --full shows them" if max_lines is not None else ""
         yield row(
-            "unseen", f"{counted(hidden, 'line')} not shown{see}; to approve without them: --unseen-lines {hidden}"
+            "unseen",
+            f"{counted(hidden, 'line')} not shown{see}; to approve without seeing them: --unseen-lines {hidden}",
         )
 
 
