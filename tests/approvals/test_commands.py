@@ -31,12 +31,12 @@ def workspace(remit: Remit, tmp_path: Path) -> Iterator[Workspace]:
 
 
 def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
-    assert remit("approvals").out == "No question waits for an answer.\n"
+    assert remit("approvals").out == "No approval request is pending.\n"
     first, second = workspace.approvals.ask(question(1)), workspace.approvals.ask(question(2))
     listed = remit("approvals")
     assert listed.code == 0
     assert first.approval_id in listed.out
-    assert "waits, 9 min" in listed.out
+    assert "pending, 9 min" in listed.out
     assert "POST https://shop.example/pay" in listed.out
     assert [one["approvalId"] for one in remit("approvals", "list", "--json").document] == [
         second.approval_id,
@@ -140,14 +140,14 @@ def test_waiting_for_requests_needs_a_person_at_a_terminal(remit: Remit, workspa
 def test_at_a_terminal_each_new_request_is_shown_and_decided(workspace: Workspace, tmp_path: Path) -> None:
     terminal = Terminal(tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")})
     try:
-        terminal.until("Questions come here")
+        terminal.until("Approval requests appear here")
         terminal.type("y\n")  # typed before any request is shown, so it decides none
         first = workspace.approvals.ask(question(1))
         terminal.until(first.approval_id)
         terminal.until("Send it?")
         assert workspace.approvals.show(first.approval_id).state == "PENDING"
         terminal.type("y\n")
-        terminal.until("Why?")
+        terminal.until("The reason, for the ledger and the agent")
         assert workspace.approvals.show(first.approval_id).state == "PENDING"
         terminal.type("as agreed\n")
         terminal.until("Approved: the request of agent-1 is sent, once")
@@ -160,13 +160,13 @@ def test_at_a_terminal_each_new_request_is_shown_and_decided(workspace: Workspac
             assert workspace.approvals.show(asked.approval_id).state == "PENDING"
         terminal.until("Send it?")
         terminal.type("no\n")
-        terminal.until("Why?")
+        terminal.until("The reason, for the ledger and the agent")
         terminal.type("\n")
         terminal.until(f"Denied: the request of agent-1 is not sent ({asked.approval_id})")
         later, last = workspace.approvals.ask(question(3)), workspace.approvals.ask(question(4))
         terminal.until("Send it?")
         terminal.type("s\n")
-        terminal.until("not asked here again, and open until ")
+        terminal.until("It is not shown here again. It is open until ")
         terminal.until("Send it?")
         terminal.child.send_signal(signal.SIGINT)
         assert terminal.child.wait(LONGEST) == 0
@@ -228,7 +228,7 @@ def test_the_time_left_is_shown_in_minutes_and_seconds(seconds: float, text: str
 def test_the_state_says_who_decided_and_what_came_after(state: str, text: str) -> None:
     answered = {"state": state, "decided_by": "os:ada", "decided_at": "2026-01-01T00:01:00Z"}
     closed = made().model_copy(update=answered)
-    assert f"state     {text} (answered at 2026-01-01T00:01:00Z)" in render_approval(closed, 0)
+    assert f"state     {text} (decided at 2026-01-01T00:01:00Z)" in render_approval(closed, 0)
 
 
 def test_typing_a_password_sends_no_request_and_the_text_says_so() -> None:
@@ -242,7 +242,10 @@ def test_typing_a_password_sends_no_request_and_the_text_says_so() -> None:
 
 def test_an_approval_at_a_terminal_is_for_the_request_shown_there(workspace: Workspace, tmp_path: Path) -> None:
     asked = workspace.approvals.ask(question(1))
-    for typed, said, state in (("n\n", "it waits", "PENDING"), ("y\n", "Approved: the request", "APPROVED")):
+    for typed, said, state in (
+        ("n\n", "the request is still pending", "PENDING"),
+        ("y\n", "Approved: the request", "APPROVED"),
+    ):
         words = ("approve", asked.approval_id)
         terminal = Terminal(tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")}, *words)
         try:
