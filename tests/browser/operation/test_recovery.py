@@ -19,8 +19,8 @@ PAY = "Sends 1 field at shop.test: POST /pay"
         ([RequestFate(PAY, "NOT_SENT")], "not sent", 0, "safe to ask for it again"),
         ([RequestFate(PAY)], "unknown", 1, "Look at the site to see"),
         ([RequestFate(PAY, "ANSWERED", 200), RequestFate(PAY, "UNKNOWN")], "unknown", 2, "Look at the site to see"),
-        ([RequestFate(PAY, "ANSWERED", 201)], "sent", 1, "not sent again"),
-        ([RequestFate(PAY, "SENT")], "sent", 1, "not sent again"),
+        ([RequestFate(PAY, "ANSWERED", 201)], "sent", 1, "does not send it again"),
+        ([RequestFate(PAY, "SENT")], "sent", 1, "does not send it again"),
     ],
 )
 def test_an_interrupted_action_reports_whether_its_requests_were_sent_not_sent_or_of_unknown_fate(

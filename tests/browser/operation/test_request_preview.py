@@ -255,7 +255,7 @@ def test_typing_a_password_is_previewed_without_a_method_and_without_the_passwor
 
 @pytest.mark.req("VX-07")
 def test_the_preview_warns_of_a_password_that_is_sent_unencrypted() -> None:
-    knowing, warning = Context(secrets=typed("hunter2"), page=URL), "a password is sent unencrypted"
+    knowing, warning = Context(secrets=typed("hunter2"), page=URL), "A password is sent unencrypted"
     for body, context, is_said in (
         (b"user=jane&userPassword=hunter2", Context(), True),
         (b"x1=hunter2", knowing, True),

@@ -173,7 +173,7 @@ def test_a_host_that_is_asked_to_end_voids_what_waits(shell: Shell) -> None:
     code, told = shell.browse(place.action("click", selector="#go"))
     assert code == 3, told
     pid = (shell.client.status() or {})["pid"]
-    ended = (0, "The browser has ended, and 1 session with it; 1 question closed unanswered.\n")
+    ended = (0, "The browser was stopped, with 1 session; 1 approval request closed without a decision.\n")
     assert shell("browse", "--stop") == ended
     assert not Path(f"/proc/{pid}/exe").exists(), "its process is gone"
     assert place.workspace.approvals.show(told["waiting"]["approval_id"]).state == "VOID"
