@@ -120,5 +120,5 @@ def test_a_caller_who_stops_waiting_learns_that_the_approval_request_stays_open(
     with host_saying(workspace, {"retrying": 1}, {"waiting": question}):
         ran = run(workspace, "--wait", action="navigate", REMIT_TOKEN="ey.x.y")
     assert ran.exit_code == 3
-    assert "trying again (1 of 3)" in ran.output
-    assert "remit approvals deny q-1; until then a yes lets it go on" in ran.output
+    assert "Trying again (1 of 3)" in ran.output
+    assert "remit approvals deny q-1; until then it can still be approved" in ran.output

@@ -21,24 +21,24 @@ PLAN_STEPS = (
     "Three changes, and a check that fails afterwards",
     "A plan that touches .env",
     "The same, with .env allowed by its name",
-    "The last plan is taken back",
-    "And once more",
+    "The last plan is rolled back",
+    "The same rollback again",
 )
 
 
 SQL_STEPS = (
     "A plan makes a database",
     "A plan of two edits and a migration is previewed",
-    "The same, and a last statement that fails",
+    "The same plan, with a last statement that fails",
     "The good plan",
-    "The good plan is taken back",
+    "The good plan is rolled back",
 )
 GOAL_STEPS = (
     "A person promotes a simulation",
     "Mia asks: archive the note june",
-    "She answers: okay",
-    "She answers: yes",
-    "How it came to that",
+    "Mia answers: okay",
+    "Mia answers: yes",
+    "The history of this goal",
     "The same in Arabic: أرشف الملاحظة july",
     "Tom asks for the same, and confirms",
 )
@@ -53,7 +53,7 @@ def test_the_demo_runs_as_promised_and_shows_plans_from_diff_to_rollback(remit: 
     assert [title for title in steps if title in PLAN_STEPS] == list(PLAN_STEPS)
     assert '-  "retries": 3,; +  "retries": 5,' in steps["A plan is previewed"]
     assert [title for title in steps if title in SQL_STEPS] == list(SQL_STEPS)
-    assert "three actions undone" in steps["The same, and a last statement that fails"]
+    assert "three actions undone" in steps["The same plan, with a last statement that fails"]
     assert [title for title in steps if title in GOAL_STEPS] == list(GOAL_STEPS)
     assert shown.out == json.dumps(shown.document, indent=2, ensure_ascii=False) + "\n"
 
@@ -69,6 +69,6 @@ def test_without_duckdb_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     assert "The ledger" in steps
 
 
-def test_the_demo_fails_where_it_would_have_to_lie() -> None:
-    with pytest.raises(EnvironmentFailureError, match="did not go as promised: it rained"):
+def test_the_demo_fails_if_one_of_its_checks_fails() -> None:
+    with pytest.raises(EnvironmentFailureError, match="the demo found a problem: it rained"):
         require([], "it rained")

@@ -83,7 +83,7 @@ def test_a_dry_run_shows_sizes_and_both_ends(remit: Remit, base: Path) -> None:
     (base.parent / "project" / "task.json").write_text(text)
     remit("task", "lease", "task.json", "-o", "lease.json")
     shown = remit("task", "run", "task.json", "--lease", "lease.json", "--dry-run")
-    assert shown.out == f"Would run: FILE_MOVE as task t: take away {base / 'a'} (7 bytes), make {base / 'b'}\n"
+    assert shown.out == f"Would run: FILE_MOVE as task t: remove {base / 'a'} (7 bytes), create {base / 'b'}\n"
     assert names(base) == ["a"]
 
 
@@ -148,7 +148,7 @@ def test_entries_of_a_restore_name_the_task_that_they_belong_to(remit: Remit, ba
 def test_only_an_unfinished_task_can_be_declared_dead(remit: Remit, base: Path) -> None:
     told = remit("recover", "--dead", "nosuch")
     assert (told.code, told.out) == (2, "")
-    assert "no unfinished task has this id" in told.err
+    assert "no unfinished task, plan or rollback has this id" in told.err
     assert "--dead nosuch" in told.err
     assert run_task(remit, base, REMIT_FAULT="road.effect_done").code == -signal.SIGKILL
     assert remit("recover", "--dead", "t", "--dead", "nosuch").code == 2
@@ -199,5 +199,5 @@ def test_a_lease_for_a_protected_file_warns_what_it_allows(remit: Remit, base: P
     (base.parent / "project" / "task.json").write_text(json.dumps(task))
     leased = remit("task", "lease", "task.json")
     assert leased.code == 0
-    assert f"{base / 'package.json'} is protected; with this lease an agent may run FILE_MOVE on it" in leased.err
+    assert f"{base / 'package.json'} is protected; with this lease, an agent can run FILE_MOVE on it" in leased.err
     assert leased.document["task_id"] == "p", "the lease alone is on standard output"

@@ -29,7 +29,7 @@ def test_sigterm_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> N
     approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW, signal.SIGTERM)
     assert code == 1, (out, err)
-    assert "Cancelling; everything will be taken back." in err
+    assert "Cancelling; all changes will be undone." in err
     assert out.startswith("CANCELLED  plan-1")
     assert (project / "settings.json").read_text() == BEFORE
     assert not list(project.rglob(".remit-*"))
@@ -53,7 +53,7 @@ def test_a_run_cancelled_early_advises_to_run_again_and_not_to_apply(remit: Remi
     early = SLOW.replace('"RUNNING"', '"CHECKING"').replace('["apply", "envelope.json"]', words)
     code, out, err = interrupted(project, early, signal.SIGTERM)
     assert code == 1, (out, err)
-    assert "  next      If the plan shall run after all: remit run plan.json --yes" in out
+    assert "  next      To run the plan after all: remit run plan.json --yes" in out
     assert "apply it again" not in out
     assert remit("run", plan, "--yes").code == 0
 
@@ -75,7 +75,7 @@ def test_apply_reports_an_interrupted_plan_that_it_recovered_first(
         assert (settled["id"], settled["kind"], settled["state"]) == (name, "plan", state)
         return
     end = "It had taken effect" if state == "finished" else "everything is as before"
-    (line,) = [line for line in told.err.splitlines() if line.startswith("Cut short before: plan plan-1 ")]
+    (line,) = [line for line in told.err.splitlines() if line.startswith("Interrupted before: plan plan-1 ")]
     assert name in line
     assert end in line
 
@@ -85,7 +85,7 @@ def test_a_rollback_reports_an_interrupted_plan_that_it_recovered_first(remit: R
     assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
     told = remit("rollback", "last")
     assert told.code == 2, told
-    assert told.err.startswith("Cut short before: plan plan-1 ")
+    assert told.err.startswith("Interrupted before: plan plan-1 ")
     assert (project / "settings.json").read_text() == BEFORE
 
 

@@ -146,7 +146,10 @@ def test_a_link_is_replaced_and_what_it_leads_to_is_not_touched(tmp_path: Path) 
 
 
 def test_a_full_disk_is_an_environments_failure_and_a_missing_folder_a_refusal(tmp_path: Path) -> None:
-    with pytest.raises(RefusedError, match="no such folder"), open_output(tmp_path / "a" / "b"):
+    with (
+        pytest.raises(RefusedError, match="the folder of the output does not exist"),
+        open_output(tmp_path / "a" / "b"),
+    ):
         pytest.fail("the block must not begin")
     with pytest.raises(EnvironmentFailureError), open_output(tmp_path / "c"):
         raise OSError(28, "No space left on device")

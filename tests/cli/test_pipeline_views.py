@@ -30,9 +30,9 @@ def test_each_step_stands_with_how_it_ended_its_rows_and_its_time() -> None:
         "  said      one",
         "            two",
         "  leaves    out/a.csv, out/b.csv",
-        "  undo      what Remit saw it change can be put back; what else it caused cannot",
+        "  undo      partly: the changes that Remit saw can be undone; other effects of the pipeline cannot",
     ]
-    assert lines(DONE, reversible=True)[-1] == "  undo      yes: all that it changes is kept as it is now"
+    assert lines(DONE, reversible=True)[-1] == "  undo      yes: everything that it changes is backed up as it is now"
 
 
 @pytest.mark.req("PX-21")

@@ -119,7 +119,7 @@ def test_an_approved_plan_is_applied_once_and_reported(remit: Remit, project: Pa
     assert CompletionStatus.from_tree(again.document["status"]).status == "SUCCESS"
     assert ExecutionReport.from_tree(again.document["report"]).actions_summary.completed == 1
     told = remit("apply", "envelope.json")
-    assert "Already done before" in told.err
+    assert told.err.startswith("Already applied; nothing was changed.")
     assert envelope.envelope_id in told.out
     assert remit("ledger", "verify").code == 0
 
@@ -168,9 +168,10 @@ def test_a_plan_that_fails_is_rolled_back_and_says_so(remit: Remit, project: Pat
 
 def test_run_needs_a_person_to_ask_or_the_yes_option(remit: Remit, project: Path) -> None:
     plan = put(project, update())
-    nobody = remit("run", plan)
-    assert nobody.code == 3, nobody
-    assert "nobody to ask" in nobody.err
+    refused = remit("run", plan)
+    assert refused.code == 3, refused
+    assert "there is no terminal" in refused.err
+    assert "1002 NOT_APPROVED" in refused.err
     assert remit("run", plan, "--json").document["error"]["what"]
     assert (project / "settings.json").read_text() == BEFORE
     done = remit("run", plan, "--yes")
@@ -254,7 +255,7 @@ def test_an_envelope_that_was_not_used_is_void_after_cancel(remit: Remit, projec
     approve(remit, put(project, update()), "-o", "envelope.json")
     name = json.loads((project / "envelope.json").read_text())["envelope_id"]
     told = remit("cancel", name)
-    assert (told.code, told.out) == (0, f"Envelope {name} was not used, and is void from now on.\n")
+    assert (told.code, told.out) == (0, f"Envelope {name} was not used. It is void now.\n")
     refused = remit("apply", "envelope.json", "--json")
     assert (refused.code, refused.document["errors"][0]["error_code"]) == (2, 1002)
     assert remit("cancel", "no-such-envelope").code == 2
@@ -308,7 +309,7 @@ def test_ctrl_c_undoes_everything(remit: Remit, project: Path) -> None:
     approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW)
     assert code == 1, (out, err)
-    assert "Cancelling; everything will be taken back." in err
+    assert "Cancelling; all changes will be undone." in err
     assert out.startswith("CANCELLED  plan-1")
     assert (project / "settings.json").read_text() == BEFORE
     assert not (project / "new").exists()
@@ -349,14 +350,14 @@ def test_recover_settles_a_plan_that_was_killed(remit: Remit, project: Path, poi
 
 @pytest.mark.req("PX-32")
 def test_prune_removes_the_backups_of_rolled_back_plans_and_nothing_else(remit: Remit, project: Path) -> None:
-    assert remit("prune").out == "There is nothing to remove.\n"
+    assert remit("prune").out == "There is nothing to delete.\n"
     assert applied(remit, put(project, update())).code == 0
     assert remit("rollback", "last").code == 0
     time.sleep(0.01)  # another moment, another report folder
     assert applied(remit, "plan.json").code == 0
     would = remit("prune", "--dry-run")
     assert would.code == 0
-    assert "Would remove" in would.out
+    assert "Would delete" in would.out
     assert len(list(project.glob("agent_outputs/reports/*/backups/*.bak"))) == 2
     assert len(remit("prune", "--json").document) == 1
     assert len(list(project.glob("agent_outputs/reports/*/backups/*.bak"))) == 1

@@ -95,7 +95,7 @@ def test_the_command_to_copy_leaves_out_options_that_are_of_no_use(spelled: list
 def test_a_pattern_is_rejected_and_the_suggested_command_works(remit: Remit, project: Path) -> None:
     told = approve(remit, put(project, change_env()), "-o", "envelope.json", "--allow-protected", "*.env")
     assert told.code == 2
-    assert "of no use: *.env (protected), for patterns do not work" in told.err
+    assert "not needed: *.env (protected) (patterns do not work; name each file)" in told.err
     assert remit(*given_command(told.err)).code == 0
 
 
@@ -119,7 +119,7 @@ def test_the_rollback_of_a_plan_that_changed_nothing_does_nothing(remit: Remit, 
     assert applied(remit, plan).code == 0
     name = envelope_of(project)
     told = remit("rollback", name)
-    assert (told.code, told.out) == (0, "There is nothing to take back: plan plan-1 changed nothing.\n")
+    assert (told.code, told.out) == (0, "There is nothing to roll back: plan plan-1 changed nothing.\n")
     assert remit("rollback", name, "--json").document["status"] == "NOTHING"
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_was_as_before_is_not_reported_as_restored(remit: Remit, pro
     (project / "settings.json").write_text(BEFORE)
     told = remit("rollback", "last")
     assert told.code == 0, told
-    assert "1 checkpoint restored, 1 as before already\n" in told.out
+    assert "1 checkpoint restored, 1 already as before\n" in told.out
     assert "  removed   new.txt\n  as before settings.json: not touched\n" in told.out
 
 
@@ -165,7 +165,7 @@ def test_drift_by_a_later_plan_names_that_plan(remit: Remit, project: Path) -> N
     second = envelope_of(project)
     told = remit("rollback", first)
     assert told.code == 2
-    assert f"Plan plan-2 changed it since. To take that back first: remit rollback {second[-12:]}" in told.err
+    assert f"Plan plan-2 changed it since. To roll back that plan first: remit rollback {second[-12:]}" in told.err
 
 
 def test_a_shell_completes_what_can_be_cancelled(remit: Remit, project: Path) -> None:

@@ -227,7 +227,7 @@ def test_a_preview_shows_the_changes_the_risk_and_whether_they_can_be_undone() -
     assert "a1: change x\n@@ -1,2 +1 @@\n-a\n-b\n+c\n" in shown
     assert "  risk      HIGH" in shown
     assert "  undo      everything can be undone; 1.2 KB of backups" in shown
-    assert "  folders   2 folders made: new, new/deep" in shown
+    assert "  folders   2 folders created: new, new/deep" in shown
 
 
 def test_each_approval_that_is_missing_comes_with_the_flag_to_give() -> None:

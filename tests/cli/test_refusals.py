@@ -61,7 +61,7 @@ def test_people_and_programs_get_one_shape(remit: Remit, project: Path, command:
 def test_the_wrong_document_is_recognised(remit: Remit, project: Path) -> None:
     told = remit("apply", put(project, update()))
     assert told.code == 2
-    assert "this is a plan, and an envelope is wanted here" in told.err
+    assert "this is a plan, but an envelope is needed here" in told.err
     assert "remit approve plan.json -o envelope.json" in told.err
     assert approve(remit, "plan.json", "-o", "envelope.json").code == 0
     assert "remit apply envelope.json" in remit("preview", "envelope.json").err
@@ -129,7 +129,7 @@ def test_a_forced_rollback_says_what_it_kept_and_where(remit: Remit, project: Pa
     (project / "settings.json").write_text("mine\n")
     told = remit("rollback", "last", "--force")
     assert told.code == 0, told
-    (place,) = re.findall(r"^  kept      settings\.json as it stood, as (.*)$", told.out, re.MULTILINE)
+    (place,) = re.findall(r"^  kept      settings\.json as it was, as (.*)$", told.out, re.MULTILINE)
     assert (project / place).read_text() == "mine\n"
 
 
@@ -145,7 +145,7 @@ def test_a_repeated_apply_says_that_the_plan_was_rolled_back_since(remit: Remit,
     assert applied(remit, put(project, update())).code == 0
     assert remit("rollback", "last").code == 0
     told = remit("apply", "envelope.json")
-    assert "All of it was taken back since" in told.err
+    assert "All of it was rolled back since" in told.err
     assert "remit rollback" not in told.out
     assert remit("apply", "envelope.json", "--json").document["taken_back"]["whole"] is True
 

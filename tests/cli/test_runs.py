@@ -22,7 +22,7 @@ def test_where_nothing_ran_it_says_so_and_there_is_no_last_run(remit: Remit, pro
     told = remit("runs")
     assert (told.code, told.out.splitlines()[0]) == (
         0,
-        "No plan has run here yet. To see what one would do: remit preview PLAN.json",
+        "No plan has run here yet. To see what a plan would do: remit preview PLAN.json",
     )
     assert remit("runs", "--json").document == []
     refused = remit("rollback", "last")
@@ -51,8 +51,8 @@ def test_runs_are_listed_newest_first_with_what_can_be_undone(remit: Remit, proj
     rows = shown.splitlines()
     assert "plan-1" in rows[1]
     assert "until 20" in rows[1]
-    assert "taken back" in rows[3]
-    assert rows[-1] == f"To undo one, by its envelope: remit rollback {second.rpartition('-')[2]}"
+    assert "rolled back" in rows[3]
+    assert rows[-1] == f"To roll one back, by its envelope: remit rollback {second.rpartition('-')[2]}"
     cut = remit("runs", "--limit", "1").out
     assert first.rpartition("-")[2] not in cut
     assert "remit runs --limit 10" in cut

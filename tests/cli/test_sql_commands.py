@@ -69,13 +69,13 @@ def test_a_preview_shows_statements_rows_results_risk_and_undo(remit: Remit, pro
         "    1  ALTER      orders",
         "    2  UPDATE     orders  orders  30 changed",
         "    3  DELETE     orders  orders  28 removed",
-        "  removes   rows, columns or whole tables are gone after statement 3 (DELETE)",
+        "  removes   statement 3 (DELETE) removes rows, columns or whole tables",
         "  saved     rows.csv: CSV, 2 rows, 2 columns: id BIGINT, item VARCHAR",
         f"    20  {ROW}",
         "  risk      HIGH",
     ):
         assert line in shown.out.splitlines(), line
-    assert "  undo      yes: the whole database file is kept as it is now (" in shown.out
+    assert "  undo      yes: the whole database file is backed up as it is now (" in shown.out
     assert "(the first 20 above)" in " ".join(shown.out.split())
     assert f'$note = "{VALUE}"' in shown.out
     assert all(len(line) <= width for line in shown.out.splitlines() if "sha256:" not in line)  # that is for copying

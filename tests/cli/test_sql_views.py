@@ -97,9 +97,9 @@ def test_a_migration_is_shown_as_one_reviews_it(monkeypatch: pytest.MonkeyPatch,
     ]
     assert lines[start + 7 : start + 10] == ["    id  item", "     1  bread", "    22  NULL"]
     told = " ".join(" ".join(lines).split())
-    assert "removes rows, columns or whole tables are gone after statements 1 (ALTER), 3 (DELETE)" in told
+    assert "removes statements 1 (ALTER), 3 (DELETE) remove rows, columns or whole tables" in told
     assert "rows 400 rows (the first 2 above), 2 columns: id INTEGER, item VARCHAR" in told
-    assert "undo yes: the whole database file is kept as it is now (798.7 KB)" in told
+    assert "undo yes: the whole database file is backed up as it is now (798.7 KB)" in told
     assert all(len(line) <= width for line in lines)
 
 
@@ -115,7 +115,7 @@ def test_actions_that_read_are_distinguished_from_those_that_change(monkeypatch:
     assert f"{subject}  by        SQL in the plan, on connection shop: data/shop.duckdb\n" in told
     assert "  saved     reports/totals.parquet: Parquet, 400 rows (the first 2 above), 2 columns: id INTEGER" in told
     assert "  undo      yes: the file is new, and would be removed\n" in told
-    assert "  undo      nothing to take back: it only reads\n" in told
+    assert "  undo      nothing to undo: it only reads\n" in told
 
 
 def test_without_diffs_all_that_sql_does_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_without_diffs_all_that_sql_does_is_shown(monkeypatch: pytest.MonkeyPatc
     lines = shown(document, monkeypatch, 120, max_lines=0)
     assert "  a2: change data/shop.duckdb  5 statements, 1,206 rows changed" in lines
     told = "\n".join(lines)
-    assert "removes   rows, columns or whole tables are gone after statements 1 (ALTER), 3 (DELETE)" in told
+    assert "removes   statements 1 (ALTER), 3 (DELETE) remove rows, columns or whole tables" in told
     assert told.count("bread") == 2
     assert "TWO" not in told
 
@@ -158,7 +158,7 @@ def test_long_texts_are_broken_and_cut_and_counted(monkeypatch: pytest.MonkeyPat
 
 def test_a_file_that_is_replaced_by_rows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     replaced = RESULTS | {"operation": "MODIFY", "before": DIGEST, "size_before": 10}
-    there = "  replaces  the file that is there: reports/totals.parquet"
+    there = "  replaces  the existing file reports/totals.parquet"
     assert there in shown(previewed(files=[replaced], sql=[SAVING | {"replaces": True}]), monkeypatch, 120)
     assert there not in shown(previewed(files=[RESULTS], sql=[SAVING]), monkeypatch, 120)
 
@@ -235,15 +235,15 @@ def test_a_new_database_would_be_removed_and_a_second_change_goes_back_to_before
     assert render_rollback_note(told, new) == "yes: the database is new, and would be removed"
     second = CHANGE | {"action_id": "a5", "size_before": 1}
     both = previewed(files=[CHANGE, second], sql=[MIGRATION, MIGRATION | {"action_id": "a5"}])
-    assert text(render_preview(both)).count("is kept as it is now (798.7 KB)") == 2
+    assert text(render_preview(both)).count("is backed up as it is now (798.7 KB)") == 2
 
 
-def test_in_memory_it_says_that_changes_are_forgotten() -> None:
+def test_the_text_warns_that_changes_of_a_database_in_memory_are_lost() -> None:
     told = SqlTold.from_tree(
         {"action_id": "a1", "connection": "scratch", "database": None, "changes_database": False}
         | {"statements": [statement(1, "CREATE", [], ["t"])], "saved_to": "x.csv"}
     )
-    assert "  remark    the database is in memory: what is changed in it is forgotten" in text(render_sql(told))
+    assert "  remark    the database is in memory, so its changes are lost" in text(render_sql(told))
     assert summarise(told) == "1 statement, 0 rows read"
 
 
@@ -271,7 +271,7 @@ def test_an_action_that_would_change_nothing_is_not_called_read_only() -> None:
     idle = MIGRATION | {"changes_database": False, "statements": [statement(1, "UPDATE", [], ["t"], rows_changed=0)]}
     shown = text(render_preview(previewed(files=[], sql=[idle, SAVING])))
     assert "a2: no change of data/shop.duckdb\n" in shown
-    assert "nothing to take back: it changes nothing\n" in shown
+    assert "nothing to undo: it changes nothing\n" in shown
     assert "a4: no change of reports/totals.parquet\n" in shown
 
 

@@ -36,7 +36,7 @@ def test_a_repeat_gives_the_first_result_and_its_exit_code(remit: Remit, tmp_pat
 def test_a_dry_run_of_a_finished_task_says_that_it_was_done_before(remit: Remit, tmp_path: Path) -> None:
     first = done(remit, tmp_path)
     told = remit("task", "run", "task.json", "--lease", "lease.json", "--dry-run")
-    assert (told.code, told.err, told.out) == (0, "Already done; the stored result:\n", first)
+    assert (told.code, told.err, told.out) == (0, "Already done. The stored result:\n", first)
     document = remit("task", "run", "task.json", "--lease", "lease.json", "--dry-run", "--json").document
     assert document == {"already_done": True, "result": json.loads(first)}
 
