@@ -6,7 +6,7 @@ from click.testing import CliRunner, Result
 
 from remit.cli.approvals.commands import approvals
 from remit.cli.recover import recover
-from remit.core.errors import RefusedError
+from remit.core.errors import Reason, RefusedError
 from tests.governed_functions.customer_workspace import Place, declared
 from tests.governed_functions.killed_program import Killed
 from tests.support.child_process import Fault
@@ -36,7 +36,8 @@ def test_an_approval_request_of_a_call_is_listed_shown_and_approved(place: Place
     assert "\x1b[31m" not in shown, "a preview colours the terminal"
     unseen = remit(place, approvals, "approve", answer.waiting.approval_id[:30])
     assert isinstance(unseen.exception, RefusedError)
-    assert "no terminal to show it in" in unseen.exception.what
+    assert unseen.exception.reason is Reason.APPROVAL_PENDING
+    assert "there is no terminal" in unseen.exception.what
     assert len(place.pending()) == 1
     [digest] = [each.request_digest for each in place.pending()]
     said = remit(place, approvals, "approve", answer.waiting.approval_id, "--digest", digest).output
