@@ -54,7 +54,7 @@ def test_issue_list_and_revoke(remit: Remit, project: Path) -> None:
         assert [item.value for item in complete_token(context, click.Argument(["JTI"]), "")] == [token.jti]
     revoked = remit("token", "revoke", token.jti[:18], "--reason", "done")
     assert (revoked.out, revoked.err) == (f"Token {token.jti} is revoked\n", "")
-    assert "no token with this id was issued here" in remit("token", "revoke", "from-elsewhere").err
+    assert "did not issue a token with this id" in remit("token", "revoke", "from-elsewhere").err
     [row] = remit("token", "list", "--json").document["tokens"]
     assert (row["jti"], row["revoked_why"], row["caps"]) == (
         token.jti,
@@ -81,7 +81,7 @@ def test_only_the_owner_can_read_a_token_file(remit: Remit, project: Path) -> No
     kept = target.read_bytes()
     again = remit(*words)
     assert (again.code, target.read_bytes()) == (2, kept)
-    assert "there is such a file already" in again.err
+    assert "the file exists already" in again.err
 
 
 def test_no_other_user_can_open_the_token_file_before_the_token_is_in_it(
@@ -106,9 +106,9 @@ def test_no_other_user_can_open_the_token_file_before_the_token_is_in_it(
 
 
 MEANINGLESS = [
-    (["--domain", "*.com"], "anybody can have a name below this one"),
+    (["--domain", "*.com"], "strangers can have names below this one"),
     (["--domain", "https://a.example/x?y"], "Write: --domain a.example\n"),
-    (["--domain", "*.a.example:8443"], "Write: --domain *.a.example (Ports"),
+    (["--domain", "*.a.example:8443"], "Write: --domain *.a.example (The setting browser.ports"),
     (["--domain", "bücher.example"], "Write: --domain xn--bcher-kva.example\n"),
     (["--domain", "not a host"], "Write a host, such as"),
     (["--max-purchase", "much", "EUR"], "an amount is a number"),

@@ -173,7 +173,7 @@ def test_the_own_key_is_not_revoked_without_a_successor(keys: Path) -> None:
     key = create_policy_key(keys, system_clock)
     with pytest.raises(RefusedError) as caught:
         revoke_token_key(keys, key.kid, system_clock)
-    assert caught.value.next_step == "remit token rotate-key --revoke"
+    assert caught.value.next_step == "Run: remit token rotate-key --revoke"
     with pytest.raises(RefusedError, match="no token key has this id"):
         revoke_token_key(keys, "nobody", system_clock)
 
