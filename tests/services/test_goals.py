@@ -48,7 +48,7 @@ def test_an_agent_asks_and_the_user_confirms_in_the_inbox(services: Services, of
     view = services.inbox.show(mia, "confirmation", line.id, tenant="acme")
     assert view.goal is not None
     assert (view.goal.prompt, view.goal.fields) == (asked.text, {"note": "one"})
-    with pytest.raises(RefusedError, match="his own words"):
+    with pytest.raises(RefusedError, match="needs an answer in words"):
         services.inbox.decide(mia, "confirmation", line.id, Decision(approved=True))
     unclear = services.inbox.decide(mia, "confirmation", line.id, Decision(answer="perhaps"))
     assert (unclear.state, "one" in office.notes()) == ("PENDING", True)

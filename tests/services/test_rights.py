@@ -63,7 +63,8 @@ def test_no_token_whatever_it_holds_lets_an_agent_decide() -> None:
         with pytest.raises(RefusedError) as refused:
             require(everything, right)
         assert refused.value.reason is Reason.PERMISSION_DENIED
-        assert "an agent cannot do it" in str(refused.value)
+        assert "an agent cannot" in refused.value.what
+        assert "only a person can" in refused.value.what
 
 
 def test_a_refusal_says_who_could_and_never_the_token() -> None:
@@ -74,7 +75,7 @@ def test_a_refusal_says_who_could_and_never_the_token() -> None:
     with pytest.raises(RefusedError) as by_viewer:
         require(PersonCaller(Person("os:ana"), "viewer"), Right.DECIDE)
     assert by_viewer.value.reason is Reason.PERMISSION_DENIED
-    assert "Who can: admin, approver." in by_viewer.value.next_step
+    assert "Allowed for: admin, approver." in by_viewer.value.next_step
     assert "the secret text" not in repr(agent("plan.apply"))
 
 

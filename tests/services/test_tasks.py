@@ -114,7 +114,7 @@ def test_who_may_run_and_who_may_have_a_lease_signed(services: Services, office:
         with pytest.raises(RefusedError) as refused:
             services.tasks.lease(caller, task, LIFE)
         assert refused.value.reason is Reason.PERMISSION_DENIED
-    with pytest.raises(RefusedError, match="a day at most"):
+    with pytest.raises(RefusedError, match="between one second and one day"):
         services.tasks.lease(person(), task, timedelta(days=2))
     for wait in (-1.0, 30.5, float("nan")):
         with pytest.raises(RefusedError) as refused:

@@ -47,14 +47,14 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
     agents = remit("approvals", "approve", name, "--digest", digest, REMIT_TOKEN=token)
     assert (agents.code, "an agent cannot" in agents.err) == (2, True)
     alone = remit("approvals", "approve", name)
-    assert (alone.code, "no terminal to show it in" in alone.err) == (3, True)
+    assert (alone.code, "there is no terminal" in alone.err) == (3, True)
     assert f"remit approvals approve {name} --digest {digest}" in alone.err
     missing = remit("approvals", "approve", name, "--digest", digest)
     assert (missing.code, "--allow-protected .env" in missing.err) == (2, True)
     allowed = ("--allow-protected", ".env")
     (project / "a.txt").write_text("one\ntwo\nthree\n")
     stale = remit("approvals", "approve", name, "--digest", digest, *allowed)
-    assert (stale.code, "computed again" in stale.err, "a.txt" in stale.err) == (2, True, True)
+    assert (stale.code, f"remit approvals compute {name}" in stale.err, "a.txt" in stale.err) == (2, True, True)
     told = remit("approvals", "show", name).out
     assert "a.txt: this file was changed since this preview" in told and f"approvals compute {name}" in told  # noqa: PT018
     digest = remit("approvals", "compute", name, "--json").document["preview"]["preview_digest"]
@@ -98,7 +98,7 @@ def test_a_denied_plan_is_not_applied_and_wrong_commands_are_refused(remit: Remi
 def test_at_a_terminal_the_plan_is_shown_and_asked_for(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0
     made = remit("propose", "-", "--json", stdin=plan_of(create("a", "new.txt"), plan_id="new")).document
-    answers = {"n\n": (3, "not denied either"), "y\n": (0, "Approved")}
+    answers = {"n\n": (3, "the proposal is still pending"), "y\n": (0, "Approved")}
     for typed, (code, told) in answers.items():
         seen = run_in_terminal(
             tmp_path / "project",
@@ -153,7 +153,7 @@ def test_an_approver_who_waits_for_plans_accepts_hidden_lines_by_name_or_sees_th
         name = remit("propose", "-", "--json", stdin=LONG).document["proposal_id"]
         asked = [TypedAnswer(HIDDEN, text) for text in typed]
         asked += [TypedAnswer("+the last", ""), TypedAnswer("yes (y), no (n) or later (s)", "y\n")] if told else []
-        ends = [TypedAnswer("Why?", "\n"), TypedAnswer("Approved: ", "\x03")]
+        ends = [TypedAnswer("The reason, for the ledger and the agent", "\n"), TypedAnswer("Approved: ", "\x03")]
         seen = run_in_terminal(project, "approvals", "--wait", answers=(*asked, *ends))
         assert seen.answered, seen
         assert remit("approvals", "show", name, "--json").document["proposal"]["state"] == "APPROVED"
@@ -265,7 +265,7 @@ def test_the_json_list_says_on_standard_error_that_plans_wait_too(remit: Remit) 
     quiet = remit("approvals", "--json")
     assert (quiet.document, quiet.err) == ([], "")
     name = remit("propose", "-", "--json", stdin=plan_of(create("a", "new.txt"), plan_id="new")).document["proposal_id"]
-    hint = "1 proposed plan waits too, and is not in this list: remit approvals list --plans --json\n"
+    hint = "1 proposed plan is pending too, not in this list: remit approvals list --plans --json\n"
     for command in (("approvals", "--json"), ("approvals", "list", "--json")):
         told = remit(*command)
         assert (told.code, told.document, told.err) == (0, [], hint)
