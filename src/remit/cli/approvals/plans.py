@@ -6,7 +6,7 @@ such. Only `compute` and `approve` run parts of a plan.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -30,18 +30,22 @@ from remit.cli.plans.render import DIFF_LINES, count_hidden_lines, list_missing_
 from remit.cli.plans.text import flag_for
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.contracts.services.plans import ProposalPreview, ProposalView
+from remit.contracts.services.plans import ChangedSince, ProposalPreview, ProposalView
 from remit.core.errors import Reason, RefusedError
-from remit.core.ids import parse_time
+from remit.core.ids import DEFAULT_TENANT, parse_time
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
+from remit.ledger.entry import Entry
+from remit.ledger.search import SearchFilter, find_entries
 from remit.plans.proposals.errors import outdated_digest_error
 from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
+from remit.services.base.entry_text import read_payload
 from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 
 LABEL: Final = 10
+MAX_CHANGES: Final = 20
 
 
 class ApprovalArguments(NamedTuple):
@@ -55,6 +59,21 @@ class ApprovalArguments(NamedTuple):
     as_json: bool
     full: bool = False
     """Whether every line of the diffs is shown."""
+
+
+class UnusedApproval(NamedTuple):
+    """What an approver needs to know about an approval that is not used: what changed since, and the last refusal."""
+
+    changed_since: Sequence[ChangedSince] = ()
+    refusal: Entry | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        refusal = None
+        if self.refusal is not None:
+            payload = read_payload(self.refusal)
+            fields = ("reason", "what", "where", "next_step")
+            refusal = {"at": self.refusal.created_at} | {name: payload.get(name) for name in fields}
+        return {"changed_since": [each.tree() for each in self.changed_since], "last_refusal": refusal}
 
 
 def list_waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
@@ -108,10 +127,12 @@ def show_plan(
     service, caller = PlanService(workspace), _as_admin(who)
     view = service.get(caller, proposal_id)
     shown = _find_stored_preview(service, caller, view) if view.state == "PENDING" else None
+    unused = _find_unused_approval(workspace, service, caller, view) if view.state == "APPROVED" else UnusedApproval()
     if as_json:
-        show_json({"proposal": view.tree(), "preview": shown.tree() if shown is not None else None})
+        preview = shown.tree() if shown is not None else None
+        show_json({"proposal": view.tree(), "preview": preview, **unused.as_json()})
         return
-    click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=_diff_limit(full=full))))
+    click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=_diff_limit(full=full), unused=unused)))
 
 
 def compute_plan(
@@ -306,6 +327,7 @@ def _lines(
     allowed: Allowance | None = None,
     *,
     max_lines: int | None,
+    unused: UnusedApproval | None = None,
 ) -> Iterator[str]:
     """Yield the lines of a proposal. `allowed` is given if the question follows right below."""
     by = display_name(view.proposed_by) + (f", token {display_name(view.token_jti)}" if view.token_jti else "")
@@ -334,8 +356,34 @@ def _lines(
     yield _render_labelled("state", f"{view.state}{f', answered{answered}' if answered else ''}")
     if view.reason:
         yield _render_labelled("reason", display_name(view.reason))
+    if view.envelope_id:
+        yield _render_labelled("envelope", display_name(view.envelope_id))
     if view.report_folder:
         yield _render_labelled("report", display_name(view.report_folder))
+    if view.state == "APPROVED":
+        yield from _render_unused(view, unused or UnusedApproval(), directory)
+
+
+def _render_unused(view: ProposalView, unused: UnusedApproval, directory: Path) -> Iterator[str]:
+    """Yield why an approved plan was not applied, what changed since the approval, and what to do."""
+    where = LocationOptions(directory).directory_arguments
+    apply = joined(("remit", "apply", *where, "--proposal", view.proposal_id))
+    if unused.refusal is not None:
+        payload = read_payload(unused.refusal)
+        place = f" ({display_name(str(payload['where']))})" if payload.get("where") else ""
+        what = display_name(str(payload.get("what", "")))
+        yield _render_labelled("refused", f"at {unused.refusal.created_at[:19]}Z: {what}{place}")
+    for number, each in enumerate(unused.changed_since[:MAX_CHANGES]):
+        yield _render_labelled("changed" if number == 0 else "", f"{display_name(each.path)}: {display_name(each.how)}")
+    if len(unused.changed_since) > MAX_CHANGES:
+        yield _render_labelled("", f"and {len(unused.changed_since) - MAX_CHANGES:,} more")
+    until = f"until {(view.apply_until or '')[:19]}Z"
+    if not unused.changed_since:
+        yield _render_labelled("next", f"{until}: {apply}")
+        return
+    withdraw = joined(("remit", "cancel", *where, view.envelope_id or ""))
+    yield _render_labelled("next", f"Restore what was changed, and apply the plan {until}: {apply}")
+    yield _render_labelled("", f"Or withdraw it, and have it proposed again for the files as they are: {withdraw}")
 
 
 def _render_answers(shown: ProposalPreview, directory: Path, max_lines: int | None) -> Iterator[str]:
@@ -349,6 +397,16 @@ def _render_answers(shown: ProposalPreview, directory: Path, max_lines: int | No
         yield _render_labelled("", _command("deny", directory, shown.proposal_id))
 
 
+def _find_unused_approval(
+    workspace: Workspace, service: PlanService, caller: PersonCaller, view: ProposalView
+) -> UnusedApproval:
+    preview = _find_stored_preview(service, caller, view)
+    refused = SearchFilter(kind="plan.refused", correlation_id=view.envelope_id)
+    with workspace.store.reading() as connection:
+        found = find_entries(connection, DEFAULT_TENANT, refused, None, 1).entries
+    return UnusedApproval(preview.changed_since if preview is not None else (), next(iter(found), None))
+
+
 def _find_stored_preview(service: PlanService, caller: PersonCaller, view: ProposalView) -> ProposalPreview | None:
     try:
         return service.read_preview(caller, view.proposal_id)
@@ -360,7 +418,7 @@ def _render_computed(shown: ProposalPreview, directory: Path) -> Iterator[str]:
     """Yield when and for whom the preview was computed, and the files that have changed since."""
     if shown.computed_at:
         yield _render_labelled("computed", f"{shown.computed_at[:19]}Z, for {display_name(shown.computed_by or '')}")
-    for number, each in enumerate(shown.changed_since[:20]):
+    for number, each in enumerate(shown.changed_since[:MAX_CHANGES]):
         yield _render_labelled("stale" if number == 0 else "", f"{display_name(each.path)}: {display_name(each.how)}")
     if shown.changed_since:
         yield _render_labelled("compute", _command("compute", directory, shown.proposal_id))

@@ -1,0 +1,55 @@
+"""`remit approvals show` of a plan that was approved: what a person needs after `apply` was refused."""
+
+from pathlib import Path
+
+from tests.cli.conftest import Remit, remit
+from tests.plans.project import plan_of, replace
+
+__all__ = ["remit"]
+
+
+def _approve_a_proposal(remit: Remit, project: Path) -> str:
+    assert remit("init").code == 0
+    (project / "a.txt").write_text("one\ntwo\n")
+    made = remit("propose", "-", "--json", stdin=plan_of(replace("a", "a.txt"), plan_id="tidy"))
+    name = str(made.document["proposal_id"])
+    digest = remit("approvals", "show", name, "--json").document["preview"]["preview_digest"]
+    assert remit("approvals", "approve", name, "--digest", digest, "--as", "Ada", "--reason", "fine").code == 0
+    return name
+
+
+def test_an_approved_plan_is_shown_with_its_envelope_and_the_command_that_applies_it(
+    remit: Remit, tmp_path: Path
+) -> None:
+    name = _approve_a_proposal(remit, tmp_path / "project")
+    view = remit("approvals", "show", name, "--json").document
+    shown = remit("approvals", "show", name[:20]).out
+    assert f"envelope  {view['proposal']['envelope_id']}" in shown
+    assert f"until {view['proposal']['apply_until'][:19]}Z" in shown
+    assert f"remit apply --proposal {name}" in shown
+    assert (view["changed_since"], view["last_refusal"]) == ([], None)
+
+
+def test_after_a_refused_apply_the_reason_the_file_and_the_next_step_are_shown(remit: Remit, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    name = _approve_a_proposal(remit, project)
+    (project / "a.txt").write_text("one\ntwo\nthree\n")
+    assert remit("apply", "--proposal", name).code == 2
+    view = remit("approvals", "show", name, "--json").document
+    assert [each["path"] for each in view["changed_since"]] == ["a.txt"]
+    assert (view["last_refusal"]["reason"], view["last_refusal"]["where"]) == ("binding_mismatch", "a.txt")
+    shown = remit("approvals", "show", name).out
+    assert "changed   a.txt: this file was changed since the plan was approved" in shown
+    assert "refused   " in shown
+    assert f"remit apply --proposal {name}" in shown
+    assert f"remit cancel {view['proposal']['envelope_id']}" in shown
+    (project / "a.txt").write_text("one\ntwo\n")
+    assert "changed   " not in remit("approvals", "show", name).out
+    assert remit("apply", "--proposal", name).code == 0
+    done = remit("approvals", "show", name)
+    assert ("refused   " in done.out, f"envelope  {view['proposal']['envelope_id']}" in done.out) == (False, True)
+
+
+def test_the_entries_of_a_refused_apply_are_shown_to_people_only(remit: Remit, tmp_path: Path) -> None:
+    name = _approve_a_proposal(remit, tmp_path / "project")
+    assert remit("approvals", "show", name, REMIT_AGENT="bot").code == 2
