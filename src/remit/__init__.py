@@ -9,12 +9,13 @@ Programs that use Remit import from `remit`. Authors of executors import from `r
 `remit.testing.check_capability`. Every other module is internal: any release may move, rename or remove it.
 
 Continue with `execution/engine.py`, then `plans/operation.py`, then `plans/apply/executor.py`. docs/architecture.md
-lists all packages and the imports that are allowed; import-linter checks them (pyproject.toml).
+lists all packages and the imports that are allowed; import-linter checks them (pyproject.toml). It also has the whole
+list of places for each addition below, with the test that notices a forgotten place.
 
 Where to add things:
 
-a CLI command              a module in `cli`, its row in `COMMANDS` (`cli/__init__.py`), and its permission
-                           (`cli/common/permissions.py`)
+a CLI command              a module in `cli`, its row in `COMMAND_GROUPS` (`cli/__init__.py`), and a row in
+                           `COMMAND_PERMISSIONS` (`cli/common/permissions.py`)
 an HTTP route, an MCP tool `web/api`, `mcp_server/tools`: thin; both call `services`
 a model of a document      `contracts`
 an edit or a file action   `contracts/plans`, `effects`, `plans/runtime/steps.py`: see `plans/apply/executor.py`

@@ -22,9 +22,10 @@ The engine knows only the order. `Operation` has a method for each step, and eac
 an operation, not into this module. `journal.py` writes the records of a request: refusal, claim, intent, outcome.
 `recovery.py` finishes or undoes interrupted requests.
 
-A call of `reach` marks a fault point: a place where tests kill the process. Those of this module begin with `road.`. A
-new one is listed in `FAULT_POINTS` (`core/faultpoints.py`) and is placed directly after its durable step. The test of
-its operation kills the process there, and `KILLED_IN` of `tests/crash/store/cases.py` names that test for every point.
+A call of `reach` marks a fault point: a place where tests kill the process. The names of the points of the engine
+begin with `road.`. A new point is listed in `FAULT_POINTS` (`core/faultpoints.py`) and is placed directly after its
+durable step. The test of its operation kills the process there, and a table in `tests/crash/store/cases.py` names that
+test: `KILLED_IN` for a point of the host, `SWEPT_IN` for a point of a sandboxed process.
 """
 
 import functools

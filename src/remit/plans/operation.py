@@ -19,8 +19,9 @@ publish                    `plans/reports/publish.py`
 
 To add a field to the report, change these places:
 
-- `ExecutionReport` in `contracts/plans/report.py`
-- `FinishedRun` in `plans/reports/run_data.py`, and `build_outcome`, which fills it
+- `ExecutionReport` in `contracts/plans/report.py`, with a default, and in its `_LEFT_OUT_WHERE_EMPTY`: otherwise the
+  stored reports of earlier versions no longer match their signatures
+- `FinishedRun` in `plans/reports/run_data.py`, and `build_outcome` in `plans/apply/outcome.py`, which fills it
 - `build_report` in `plans/reports/execution_report.py`
 - for people: `cli/plans/render.py` and the console's `run.html`; for agents: `services/plans/agent_views.py`
 - the checkpoint, if the report of a run that is resumed after a crash needs the value
@@ -41,6 +42,7 @@ from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_en
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.crypto.signing import Keyring, Signer
@@ -74,8 +76,9 @@ from remit.plans.approval_checks import require_same_inputs
 from remit.plans.engines.database_files import require_idle, require_none_busy
 from remit.plans.model.folders import opened
 from remit.plans.policy.plan import decide_plan
+from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.required_approvals import uncovered
-from remit.plans.preparation.prepared import PreparedAll, PreparedOutputs
+from remit.plans.preparation.prepared import Engines, PreparedAll, PreparedOutputs
 from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preview.build import PreviewTools, preview_plan
 from remit.plans.preview.document import PlanPreview
@@ -170,6 +173,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         )
         engines = self.environment.engines(envelope.envelope_id, envelope.plan.plan_id)
         digest, now = envelope.plan_digest, self.environment.now()
+        self._require_urls(envelope.plan, engines)
         self._discard_prepared(envelope.envelope_id)  # the engine repeats the preview if another process was faster
         try:
             tools = PreviewTools(runner, engines, in_earnest=True)
@@ -386,6 +390,20 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return outcome
 
     # --- internal -----------------------------------------------------------------------------------------------------
+
+    def _require_urls(self, plan: Plan, engines: Engines) -> None:
+        """Require a valid URL for each PostgreSQL connection of the plan, before any file or row is read.
+
+        An agent learns of this refusal, so it must not depend on files or rows.
+        """
+        config = self.environment.rules.config()
+        for name in dict.fromkeys(server_of(action, config) for action in plan.action_plan):
+            if name is None:
+                continue
+            try:
+                engines.servers.find(name)
+            except RemitError as problem:
+                raise problem.with_changes(next_step=f"{problem.advice} The approval stays valid.") from None
 
     def _discard_prepared(self, envelope_id: str) -> None:
         if (prepared := self._prepared.pop(envelope_id, None)) is not None:

@@ -11,14 +11,17 @@ or to the ledger:
                                 list them
 
 To add an edit, write a model in `contracts/plans/operations.py` and a function in `effects/edits`, and add a row to a
-registry. To add a kind of file action, write a class in `contracts/plans/plan.py` and a handler, and add a row to
-`_MOVES` in `plans/runtime/steps.py`.
+registry. To add a kind of file action, write a class in `contracts/plans/plan.py` (and add it to `ActionType` and
+`Action`) with its operation in `contracts/plans/operations.py`, write a handler, and add a row to `_MOVES` in
+`plans/runtime/steps.py` and to `_OPERATIONS` in `services/plans/agent_preview.py`. `_MOVES` maps the kind to one of the
+moves that exist. A new kind of move also needs `simulate`, `staging`, `apply` and `undo` in `effects/plans`, and
+`plans/storage/manifest.py`.
 
 `plans/policy/failure_handling.py` decides what happens after a failed step: the changes are kept or undone. A plan can
 also change rows on a database server. `open_transactions.py` holds that transaction open while the files change, and
 commits it last.
 
-Each call of `reach` marks a fault point whose name begins with `plan.` (see `core/faultpoints.py`).
+Each call of `reach` here marks a fault point whose name begins with `plan.` (see `core/faultpoints.py`).
 """
 
 from collections.abc import Callable, Collection, Mapping
