@@ -220,7 +220,7 @@ def test_a_plan_is_rolled_back_once(remit: Remit, project: Path) -> None:
     assert not (project / "new").exists()
     again = remit("rollback", "last")
     assert again.code == 0, again
-    assert "nothing left to restore" in again.err
+    assert "nothing was changed now" in again.err
     document = remit("rollback", "last", "--json").document
     added = {name: document.pop(name) for name in ("stored", "set_aside", "settled")}
     assert added == {"stored": True, "set_aside": [], "settled": []}
@@ -371,4 +371,4 @@ def test_the_ledger_tells_a_plan_in_words(remit: Remit, project: Path) -> None:
     shown = remit("ledger", "show", COLUMNS="240").out
     assert re.search(r"envelope\.issued .*plan-1, until ", shown)
     assert re.search(r"plan\.outcome .*SUCCESS, 1 of 1 action", shown)
-    assert re.search(r"rollback\.outcome .*EXECUTED, 1 checkpoint restored", shown)
+    assert re.search(r"rollback\.outcome .*EXECUTED, 1 checkpoint as before the plan", shown)

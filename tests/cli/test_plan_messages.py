@@ -128,7 +128,7 @@ def test_a_file_that_was_as_before_is_not_reported_as_restored(remit: Remit, pro
     (project / "settings.json").write_text(BEFORE)
     told = remit("rollback", "last")
     assert told.code == 0, told
-    assert "1 checkpoint restored, 1 already as before\n" in told.out
+    assert "2 checkpoints as before the plan, 1 of them was not touched\n" in told.out
     assert "  removed   new.txt\n  as before settings.json: not touched\n" in told.out
 
 
@@ -139,7 +139,7 @@ def test_a_rollback_in_part_ends_with_1_and_says_what_stays(remit: Remit, projec
     assert told.code == 1, told
     assert told.out.startswith("PARTIAL  ")
     assert re.search(r"^  kept      new: .*is not empty", told.out, re.MULTILINE)
-    assert "  left      1 checkpoint not restored, for the reason above: new\n" in told.out
+    assert "  not restored 1 checkpoint, for the reason above: new\n" in told.out
     again = remit("rollback", "last")
     assert again.code == 1, again
 

@@ -330,10 +330,10 @@ def test_a_rollback_names_what_was_restored_and_what_was_kept() -> None:
         }
     )
     shown = text(render_rollback(outcome))
-    assert shown.startswith("PARTIAL  plan plan-1, envelope envelope-1: 2 checkpoints restored\n")
+    assert shown.startswith("PARTIAL  plan plan-1, envelope envelope-1: 2 checkpoints as before the plan\n")
     assert "  restored  x\n  removed   new\n" in shown
     assert "  kept      y: changed since\n" in shown
-    assert "1 checkpoint not restored" in shown
+    assert "  not restored 1 checkpoint" in shown
 
 
 def test_a_name_is_quoted_as_a_shell_reads_it(subtests: pytest.Subtests) -> None:

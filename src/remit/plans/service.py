@@ -1,6 +1,7 @@
 """The plans of one workspace: preview, approve, apply, cancel, recover, roll back and prune them."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +25,7 @@ from remit.fs.state_dir import StateDirectory
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.apply.environment import CANCEL_POLL_SECONDS, Cancellations, PlanEnvironment, PlanRules
-from remit.plans.approval_checks import reject_unused_allowances, require_applicable
+from remit.plans.approval_checks import OutdatedPreviewError, reject_unused_allowances, require_applicable
 from remit.plans.draft_operation import DraftOperation
 from remit.plans.engines.database_files import sweep
 from remit.plans.model.callbacks import NO_HOOKS, LaterRollback, PlanHooks
@@ -37,8 +38,9 @@ from remit.plans.reports.executor_log import ExecutorLog
 from remit.plans.reports.publish import clear_half_written
 from remit.plans.rollback.operation import RollbackOperation
 from remit.plans.run_queries import RunQueries
-from remit.plans.storage.drift import is_due
+from remit.plans.storage.drift import is_due, resolve_checkpoints
 from remit.plans.storage.pruning import prunable, prune
+from remit.plans.storage.run_folder import MANIFEST, REPORTS
 from remit.sandbox.manager import Fleet
 from remit.store.claims import ClaimCompleted
 from remit.store.process_identity import remove_stale_locks
@@ -120,7 +122,7 @@ class Plans:
         """
         preview = self.preview(plan, hooks)
         if as_seen is not None and preview.digest != as_seen:
-            raise preview_outdated_error(preview.plan.plan_id)
+            raise OutdatedPreviewError(preview)
         require_applicable(preview, even_if_it_fails=even_if_it_fails)
         denials = uncovered(preview.findings, preview.needs, approvals)
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
@@ -260,12 +262,16 @@ class Plans:
     ) -> RollbackOutcome:
         """Roll back a run. `report` is `last`, a report folder, or the id of an envelope or a report.
 
+        `checkpoints` has ids of the manifest, or paths of files and folders in the plan. None means all.
+
         `force` also restores files that changed since. `drift` is the digest of the drifted files that the caller saw;
         it limits `force` to these. Without it, `force` restores changed rows too.
         """
         self._recover_once(hooks)
         target = self._run_queries.rollback_target(self._run_queries.find(report))
-        has_more = is_due(target.manifest, checkpoints)  # also refuses an unknown checkpoint id
+        manifest_path = os.path.join(self._rules.root(), *REPORTS, target.folder, MANIFEST)
+        checkpoints = resolve_checkpoints(target.manifest, checkpoints, manifest_path)
+        has_more = is_due(target.manifest, checkpoints)
         earlier = self._run_queries.rollbacks_of(target.outcome)
         if not has_more and earlier:
             hooks.on_stored()
@@ -275,7 +281,7 @@ class Plans:
             target.outcome.status.envelope_id,
             target.manifest.manifest_id,
             len(earlier) + 1,
-            tuple(dict.fromkeys(checkpoints)),
+            checkpoints,
             self._clock(),
             force=force,
             drift=drift if force else None,
@@ -389,13 +395,19 @@ def manual_recovery_error(problem: IncompleteError, clock: Clock) -> ErrorRespon
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
 
 
-def preview_outdated_error(plan_id: str, path: str = "", compute: str = "") -> RefusedError:
-    """Return the error for an outdated preview. `path` is the changed path, if known; `compute`, the command to run."""
+def preview_outdated_error(plan_id: str, path: str, compute: str, how: str = "") -> RefusedError:
+    """Return the error for an outdated preview.
+
+    `path` is what changed: a file or a connection. `compute` is the command to run. `how` says what changed there.
+    """
+    what = (
+        how or "a file that the plan names, a row that it would change, or the configuration changed since the preview"
+    )
     return RefusedError(
         Reason.HASH_MISMATCH,
-        "a file that the plan names, or the configuration, changed since the preview; nothing was approved",
+        f"{what}; nothing was approved",
         where=f"plan {plan_id}" + (f", {path}" if path else ""),
-        next_step="Compute the preview again, and decide by the new preview" + (f": {compute}" if compute else "."),
+        next_step=f"Compute the preview again, and decide by the new preview: {compute}",
     )
 
 

@@ -445,7 +445,7 @@ class Workspace(WorkspaceServices):
 
         Args:
             report: `last`, a report folder, a report id or an envelope id.
-            checkpoints: The checkpoints to roll back; all if omitted.
+            checkpoints: The checkpoints to roll back, by their ids or by their paths in the plan; all if omitted.
             force: Restore also files that changed since, and keep their current versions as backups. Without it, one
                 changed file prevents the whole rollback.
             drift: The digest of the changes that the caller saw. With `force`, the rollback is refused if the files

@@ -413,7 +413,7 @@ def test_a_run_has_one_address_and_shows_who_applied_it_and_where_the_old_text_i
     said = urlencode({**fields, "drift_digest": digest[1]})
     assert stage.ask("POST", "/runs/undo", said, Cookie=cookie).status == 303
     shown = stage.ask("GET", own, Cookie=cookie).text
-    assert "1 file restored" in shown
+    assert "1 file as before the plan" in shown
     kept = re.search(r"agent_outputs/[^<]+/backups/[^<]+\.drifted-[^<]+", shown)
     assert kept is not None
     assert (stage.root / kept[0]).read_text() == "mine\n"

@@ -40,10 +40,11 @@ def render_rollback(outcome: RollbackOutcome, already_restored: Collection[str] 
         checkpoints[rows_checkpoint.checkpoint_id] = rows_checkpoint
     touched = [name for name in outcome.restored if name not in already_restored]
     untouched = [name for name in outcome.restored if name in already_restored]
-    also = f", {len(untouched):,} already as before" if untouched else ""
-    restored = counted(len(touched), "checkpoint")
+    were = "was" if len(untouched) == 1 else "were"
+    also = f", {len(untouched):,} of them {were} not touched" if untouched else ""
+    restored = counted(len(outcome.restored), "checkpoint")
     plan = f"plan {display_name(outcome.manifest.plan_id)}, envelope {display_name(outcome.envelope_id)}"
-    yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
+    yield f"{render_status(outcome.status)}  {plan}: {restored} as before the plan{also}"
     rows = [(_action_label(checkpoints.get(name)), _path(checkpoints, name)) for name in touched]
     rows += [("as before", f"{_path(checkpoints, name)}: not touched") for name in untouched]
     yield from (row(*cells) for cells in rows[:MAX_LISTED])
@@ -68,10 +69,10 @@ def _render_unrestored(outcome: RollbackOutcome) -> Iterator[str]:
     left = [each for each in (listed if rows is None else [*listed, rows]) if each.restored_at is None]
     stays = [each for each in left if each.checkpoint_id in kept_ids]
     if stays:
-        yield row("left", f"{counted(len(stays), 'checkpoint')} not restored, for the reason above: {_names(stays)}")
+        yield row("not restored", f"{counted(len(stays), 'checkpoint')}, for the reason above: {_names(stays)}")
     if open_ones := [each for each in left if each.checkpoint_id not in kept_ids]:
         again = f"remit rollback {quoted(outcome.envelope_id)}"
-        yield row("left", f"{counted(len(open_ones), 'checkpoint')} not restored: {_names(open_ones)}")
+        yield row("not restored", f"{counted(len(open_ones), 'checkpoint')}: {_names(open_ones)}")
         yield row("next", f"To roll back the rest: {again}")
 
 

@@ -21,7 +21,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
 from remit.plans.storage.drift import changed_nothing
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
-from remit.services.base.run_list import resolve_run_id
+from remit.services.base.run_list import list_runs, resolve_run_id, shorten_run_id
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     "--checkpoint",
     "checkpoints",
     multiple=True,
-    metavar="ID",
-    help="Restore only this checkpoint of the manifest. May be repeated.",
+    metavar="PATH",
+    help="Restore only this file or folder, named by its path in the plan or by the id of its checkpoint in"
+    " agent_outputs/reports/RUN/rollback_manifest.json. May be repeated.",
 )
 @click.option(
     "--force",
@@ -53,6 +54,9 @@ def rollback(
     REPORT is `last`, a name that `remit runs` shows, a report folder, an envelope id or a report id. All backups are
     checked before the first file is restored. If a file changed since, nothing is restored without --force, and the
     output names the file.
+
+    `last` is the newest run that ended as SUCCESS or PARTIAL, also if it has been rolled back since. So a second
+    `remit rollback last` changes nothing. It names the next run that can be rolled back.
 
     An agent can roll back a plan that it proposed, by the id of the proposal or the envelope. The token in REMIT_TOKEN
     needs the capability plan.undo. An agent cannot use --force.
@@ -72,7 +76,7 @@ def rollback(
         name = find_run(workspace, report)
         drift = detect_drift(workspace, name, checkpoints)
         if drift.is_empty and name != "last":
-            ctx.exit(_print_empty(drift, recovered, as_json=as_json))
+            ctx.exit(_print_empty(workspace, name, drift, recovered, as_json=as_json))
         before = set(find_set_aside_copies(workspace)) if force else set()
         try:
             with interrupting():
@@ -89,29 +93,33 @@ def rollback(
         except RefusedError as problem:  # because of the reports of the run, before the rollback was ordered
             raise OperationRefusedError(problem, (), recovered.tree()) from None
         if changed_nothing(outcome.manifest):  # for `last`, or if another process rolled it back meanwhile
-            ctx.exit(_print_empty(detect_drift(workspace, name, checkpoints), recovered, as_json=as_json))
+            found = detect_drift(workspace, name, checkpoints)
+            ctx.exit(_print_empty(workspace, name, found, recovered, as_json=as_json))
         copies = _name_copies(
             [each for each in find_set_aside_copies(workspace) if each not in before] if force else [], drift
         )
         if outcome.status == "REFUSED" and refusals:
             drift = detect_drift(workspace, name, checkpoints)
             if drift.is_empty:
-                ctx.exit(_print_empty(drift, recovered, as_json=as_json))
+                ctx.exit(_print_empty(workspace, name, drift, recovered, as_json=as_json))
             advised = _with_later_run(refusals[0], workspace, drift)
             raise OperationRefusedError(advised, [error.tree() for error in outcome.errors], recovered.tree())
+        next_run = _next_candidate(workspace, name) if stored and not as_json else ""
     if as_json:
         set_aside = [{"path": path, "kept_as": copy} for copy, path in copies.items()]
         show_json({**outcome.tree(), "stored": bool(stored), "set_aside": set_aside, "settled": recovered.tree()})
     else:
         _print_outcome(outcome, drift, copies, stored=bool(stored))
+        if next_run:
+            click.echo(row("next", next_run))
     ctx.exit(0 if outcome.status == "EXECUTED" else 2 if outcome.status == "REFUSED" else 1)
 
 
 def _print_outcome(outcome: RollbackOutcome, drift: DriftReport, copies: Mapping[str, str], *, stored: bool) -> None:
-    if stored and outcome.status == "EXECUTED":
-        click.echo("Already rolled back; there is nothing left to restore. The stored outcome:", err=True)
-    elif stored:
-        click.echo("Already tried, and nothing has changed since. The stored outcome:", err=True)
+    if stored:
+        done = "Already rolled back" if outcome.status == "EXECUTED" else "Already tried"
+        at = f"{outcome.executed_at[:19]}Z"
+        click.echo(f"{done} at {at}; nothing was changed now. The stored outcome of that rollback:", err=True)
     for line in render_rollback(outcome, () if stored else drift.already_restored):
         click.echo(line)
     for copy, path in copies.items():
@@ -119,18 +127,39 @@ def _print_outcome(outcome: RollbackOutcome, drift: DriftReport, copies: Mapping
         click.echo(row("kept", f"{what}, as {display_name(copy)}"))
 
 
-def _print_empty(drift: DriftReport, recovered: RecoveryReports, *, as_json: bool) -> int:
+def _next_candidate(workspace: Workspace, name: str) -> str:
+    """Return which run can be rolled back next, if the user gave `last` and meant an older run. Otherwise nothing."""
+    if name != "last":
+        return ""
+    found = next((run for run in list_runs(workspace) if run.what == "plan" and run.can_be_undone), None)
+    if found is None:
+        return ""
+    run = f"plan {display_name(found.plan_id)} of {found.at[:16].replace('T', ' ')}"
+    return f"`last` is the newest run. To roll back {run}: remit rollback {shorten_run_id(found.envelope_id)}"
+
+
+def _print_empty(
+    workspace: Workspace, name: str, drift: DriftReport, recovered: RecoveryReports, *, as_json: bool
+) -> int:
     """Report that the run changed nothing, so that there is nothing to roll back."""
     status = drift.target.outcome.status if drift.target else None
     if as_json:
-        name = status.envelope_id if status else None
+        envelope_id = status.envelope_id if status else None
         show_json(
-            {"status": "NOTHING", "envelope_id": name, "restored": [], "stored": False, "settled": recovered.tree()}
+            {
+                "status": "NOTHING",
+                "envelope_id": envelope_id,
+                "restored": [],
+                "stored": False,
+                "settled": recovered.tree(),
+            }
         )
     else:
         click.echo(
             f"There is nothing to roll back: plan {display_name(status.plan_id) if status else ''} changed nothing."
         )
+        if next_run := _next_candidate(workspace, name):
+            click.echo(row("next", next_run))
     return 0
 
 

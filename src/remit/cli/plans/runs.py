@@ -116,7 +116,7 @@ def _row(run: KnownRun) -> Sequence[object]:
     files = "" if run.files is None else f"{run.files:,}"
     return (
         _minute(run.at),
-        "apply" if run.what == "plan" else "rollback",
+        run.what,
         run.plan_id,
         shorten_run_id(run.envelope_id),
         run.status,

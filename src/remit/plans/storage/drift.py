@@ -4,7 +4,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
@@ -12,12 +12,14 @@ from remit.core.errors import Reason, RefusedError
 from remit.effects.plans.database_files import is_database_file
 from remit.effects.plans.steps import State
 from remit.fs.openat import open_base, open_file, open_folder, peek
-from remit.fs.paths import Located, locate_below
+from remit.fs.paths import Located, locate_below, plain_spelling
 from remit.plans.storage.backups import state_of
 
 T = TypeVar("T")
 
 FileStatus = Literal["left", "before", "drifted"]
+MAX_NAMED: Final = 10
+"""Paths in a message about a checkpoint that does not exist."""
 
 
 def check_files(
@@ -48,18 +50,53 @@ def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoi
     by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in manifest.checkpoints}
     for checkpoint_id in chosen:
         if checkpoint_id not in by_id and checkpoint_id != rows:
-            raise RefusedError(
-                Reason.MALFORMED,
-                "this run has no such checkpoint",
-                where=checkpoint_id,
-                next_step="rollback_manifest.json in the report folder lists them.",
-            )
+            raise _no_such_checkpoint(checkpoint_id, manifest, "rollback_manifest.json in the report folder")
     wanted = [by_id[checkpoint_id] for checkpoint_id in manifest.rollback_order]
     return [
         checkpoint
         for checkpoint in wanted
         if checkpoint.restored_at is None and (not chosen or checkpoint.checkpoint_id in chosen)
     ]
+
+
+def resolve_checkpoints(manifest: RollbackManifest, chosen: Collection[str], manifest_path: str) -> tuple[str, ...]:
+    """Return the ids of the chosen checkpoints. A person may also name a file or folder by its path in the plan.
+
+    Refuses a name that the manifest does not have, and a path that several checkpoints have. `manifest_path` is for the
+    message.
+    """
+    found = (_find_checkpoint(manifest, name, manifest_path) for name in chosen)
+    return tuple(dict.fromkeys(found))
+
+
+def _find_checkpoint(manifest: RollbackManifest, name: str, manifest_path: str) -> str:
+    ids = {checkpoint.checkpoint_id for checkpoint in manifest.checkpoints}
+    if name in ids or (manifest.rows is not None and name == manifest.rows.checkpoint_id):
+        return name
+    path = plain_spelling(name)
+    matching = [one.checkpoint_id for one in manifest.checkpoints if path in {one.file_path, one.new_path}]
+    if not matching:
+        raise _no_such_checkpoint(name, manifest, manifest_path)
+    if len(matching) > 1:
+        raise RefusedError(
+            Reason.ARGUMENT_INVALID,
+            f"{len(matching):,} checkpoints of this run have this path",
+            where=name,
+            next_step=f"Choose by the id of the checkpoint: {', '.join(matching)}. {manifest_path} describes them.",
+        )
+    return matching[0]
+
+
+def _no_such_checkpoint(name: str, manifest: RollbackManifest, manifest_path: str) -> RefusedError:
+    paths = list(dict.fromkeys(one.new_path or one.file_path for one in manifest.checkpoints))
+    more = f" and {len(paths) - MAX_NAMED:,} more" if len(paths) > MAX_NAMED else ""
+    named = f"Choose one of {', '.join(paths[:MAX_NAMED])}{more}. " if paths else ""
+    return RefusedError(
+        Reason.ARGUMENT_INVALID,
+        "this run has no such checkpoint",
+        where=name,
+        next_step=f"{named}All checkpoints are listed in {manifest_path}",
+    )
 
 
 def find_restorable_rows(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:

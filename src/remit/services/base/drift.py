@@ -8,7 +8,16 @@ from remit.contracts.plans.change_log import Change
 from remit.core.errors import RemitError
 from remit.effects.plans.steps import State
 from remit.plans.rollback.preview import RollbackTarget
-from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, read_states, select
+from remit.plans.storage.drift import (
+    changed_nothing,
+    drift_digest,
+    drifted_files,
+    judge,
+    paths_of,
+    read_states,
+    resolve_checkpoints,
+    select,
+)
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, REPORTS
 from remit.services.base.run_list import KnownRun, list_runs, open_run_queries, project_root
 from remit.store.claims import ClaimCompleted
@@ -53,7 +62,8 @@ def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> Dr
     runs = open_run_queries(workspace)
     try:
         target = runs.rollback_target(runs.find(name))
-        files = [one for one in select(target.manifest, chosen) if one.file_kind == "file"]
+        ids = resolve_checkpoints(target.manifest, chosen, target.folder)
+        files = [one for one in select(target.manifest, ids) if one.file_kind == "file"]
         states = read_states(project_root(workspace), paths_of(files))
     except RemitError:
         return DriftReport()

@@ -297,7 +297,10 @@ def _outcome(outcome: Any) -> str:
 
 
 def _plan_outcome(payload: dict[str, Any]) -> str:
-    """Summarise an outcome: the status, and the number of actions done (plan) or of checkpoints restored (rollback)."""
+    """Summarise an outcome: the status, and the number of actions done (plan) or checkpoints as before (rollback).
+
+    The words fit a rollback that found a file restored already, which the payload does not tell.
+    """
     value = payload.get("status")
     status = value.get("status") if isinstance(value, dict) else value
     actions, restored = payload.get("actions"), payload.get("restored")
@@ -306,7 +309,7 @@ def _plan_outcome(payload: dict[str, Any]) -> str:
         completed = sum(1 for row in actions if isinstance(row, list) and row[1:2] == ["done"])
         done = f"{completed:,} of {counted(len(actions), 'action')}"
     elif isinstance(restored, list):
-        done = f"{counted(len(restored), 'checkpoint')} restored"
+        done = f"{counted(len(restored), 'checkpoint')} as before the plan"
     return _join(status, done)
 
 

@@ -1,5 +1,6 @@
 """The service for runs: the outcomes of plans, whether proposed or approved by a command, and their rollback."""
 
+import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import overload
 
@@ -143,9 +144,13 @@ class PlanRuns:
     def _undo_for_agent(
         self, caller: AgentCaller, name: str, *, force: bool, checkpoints: Collection[str]
     ) -> AgentUndoAnswer:
-        """Roll back for an agent. It learns whether that succeeded. Only people see which files were affected."""
+        """Roll back for an agent. It learns whether that succeeded. Only people see which files were affected.
+
+        An agent cannot name a checkpoint by its path: the answer would tell whether the run changed this file.
+        """
         envelope_id = self.require_undoable(caller, name, force=force)
         try:
+            _require_ids(checkpoints)
             answer = self._undo(caller, name, force=force, drift_digest=None, checkpoints=checkpoints)
         except RemitError as problem:
             raise agent_undo_error(problem, self._views.link_of_run(envelope_id)) from None
@@ -263,6 +268,14 @@ class PlanRuns:
             DriftedFile(path=path, exists=state is not None, changed_by=by)
             for path, state in list(drift.drifted.items())[:1_000]
         )
+
+
+def _require_ids(checkpoints: Collection[str]) -> None:
+    for each in checkpoints:
+        try:
+            uuid.UUID(each)
+        except ValueError:
+            raise RefusedError(Reason.ARGUMENT_INVALID, "this is not the id of a checkpoint", where=each) from None
 
 
 def _is_visible_to(caller: Caller, row: ProposalRow) -> bool:
