@@ -1,12 +1,15 @@
 """The SimulationExecutor asks for itself, as things are when it is about to act, and believes no envelope."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.goals import simulation_executor
 from remit.goals.core import AgentCore
+from remit.goals.replay import RecreatedDecision, replay_decision
 from remit.ledger.documents import load_document
 from remit.ledger.goal_queries import step_events
 from tests.goals.goal_office import ARCHIVE, POLICY, SIMULATIONS, TENANT, Office
@@ -72,6 +75,22 @@ def changed_back(office: Office, what: str) -> None:
     office.write_catalogue(*SIMULATIONS)
     if what == "retired":
         office.promote("archive-note")
+
+
+@pytest.mark.req("AC-05", "AC-07")
+def test_a_dispatch_without_the_users_confirmation_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The final gate asks no user. Without the answer in the evidence of the decision it refuses the dispatch."""
+
+    def without_answer(*arguments: Any) -> RecreatedDecision:
+        found = replay_decision(*arguments)
+        return found._replace(evidence=replace(found.evidence, answered=None))
+
+    correlation, envelope = decided(office, monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(simulation_executor, "replay_decision", without_answer)
+        assert office.goals.executor.dispatch(envelope).reason_code == "CONFIRMATION_MISSING"
+    assert office.events(correlation)[-1] == "REFUSED"
+    assert office.archived() == []
 
 
 @pytest.mark.req("AC-07")

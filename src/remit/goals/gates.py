@@ -176,6 +176,8 @@ def _check_confirmation(evidence: Evidence, entry: CatalogueEntry) -> GateVerdic
     if not needs_confirmation(entry.simulation):
         return _check_access(evidence, entry, None)
     answered = evidence.answered
+    if answered is None and evidence.final:
+        return GateVerdict("REFUSED", "CONFIRMATION_MISSING", entry)  # too late to ask
     if answered is None:
         return GateVerdict("CONFIRMATION_REQUESTED", "CONFIRMATION_REQUIRED", entry)
     parsed = evidence.lexicon.parse(evidence.language_tag, answered.text)

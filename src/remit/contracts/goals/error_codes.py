@@ -81,12 +81,6 @@ def goal_code(reason: Reason) -> AgentCode:
     return GOAL_CODES.get(reason, "SIMULATION_FAILED")
 
 
-_UNCONFIRMED: Final = frozenset({"CONFIRMATION_REQUIRED", "CONFIRMATION_AMBIGUOUS", "CONFIRMATION_REFUSED"})
-"""The codes of gates that a goal without a valid confirmation gets, besides `CONFIRMATION_EXPIRED`."""
-
-
 def reason_of(code: str) -> Reason:
     """Return the error reason under which the code of a gate is raised."""
-    if code in _UNCONFIRMED:
-        return Reason.CONFIRMATION_MISSING
     return next((reason for reason, known in GOAL_CODES.items() if known == code), Reason.MALFORMED)
