@@ -61,15 +61,32 @@ def test_every_command_explains_itself(path: tuple[str, ...], remit: Remit) -> N
     assert LEAVES[path].help
 
 
-# A script for a shell, and a protocol of its own on standard output.
-WITHOUT_JSON = {("completion",), ("mcp",)}
+WITHOUT_JSON = {
+    ("completion",): "it prints a script for a shell",
+    ("mcp",): "its standard output has the messages of another protocol",
+}
+"""Commands without `--json`, and why."""
 
 
-def test_every_command_takes_json(subtests: pytest.Subtests) -> None:
-    for path in [path for path in LEAVES if path not in WITHOUT_JSON]:
-        with subtests.test(path=path):
-            options = {option for parameter in LEAVES[path].params for option in parameter.opts}
-            assert "--json" in options
+def default_groups(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Group]]:
+    """Groups that do something without a command."""
+    if isinstance(command, click.Group):
+        if command.invoke_without_command:
+            yield path, command
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from default_groups(child, (*path, name))
+
+
+def test_every_command_takes_json_or_has_a_reason_not_to(subtests: pytest.Subtests) -> None:
+    commands: dict[tuple[str, ...], click.Command] = {**LEAVES, **dict(default_groups(main))}
+    assert ("approvals",) in commands
+    for path, command in commands.items():
+        with subtests.test(" ".join(path)):
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert ("--json" in options) == (path not in WITHOUT_JSON)
 
 
 def test_the_table_of_commands_says_what_each_command_says_itself() -> None:

@@ -39,15 +39,16 @@ database_option: Final = click.option(
 
 
 @click.group(invoke_without_command=True)
+@json_option
 @click.pass_context
-def slo(ctx: click.Context) -> None:
+def slo(ctx: click.Context, as_json: bool) -> None:
     """Measure the service levels of goals, and gate a release.
 
     Goals run through all steps in a temporary workspace: each is requested, confirmed and dispatched, and copies a file
     in the sandbox. Some are requested twice. Without a command: run.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(run)
+        ctx.invoke(run, as_json=as_json)
 
 
 @slo.command()
