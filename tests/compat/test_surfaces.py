@@ -1,5 +1,6 @@
 """What users meet differs from the version that they have as reviewed, and in nothing else."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -64,6 +65,14 @@ def test_what_users_meet_differs_as_reviewed_and_in_nothing_else(surfaces: dict[
     found = compare(differences(surfaces["before"], surfaces["now"]), reviewed())
     assert found.unexpected == ()
     assert found.missing == ()
+
+
+def test_every_reason_that_is_new_or_has_another_code_is_in_the_changelog() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased = changelog.partition("## [Unreleased]")[2].partition("\n## [")[0]
+    moved = {found[1] for line in reviewed() if (found := re.match(r"reasons: (\w+)", line))}
+    assert "config_invalid" in moved
+    assert [reason for reason in sorted(moved) if f"`{reason}`" not in unreleased] == []
 
 
 @pytest.mark.parametrize("surface", SEEDS)
