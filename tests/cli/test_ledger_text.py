@@ -122,7 +122,7 @@ MEANINGS = (
 def test_entries_are_shown_with_what_they_mean(remit: Remit, tmp_path: Path) -> None:
     history(remit, tmp_path)
     lines = remit("ledger", "show", COLUMNS="240").out.splitlines()
-    assert lines[0].split() == ["seq", "time", "kind", "correlation", "meaning"]
+    assert lines[0].split() == ["seq", "time", "kind", "actor", "correlation", "meaning"]
     for line, meaning in zip(lines[1:], MEANINGS, strict=False):
         assert meaning in line
     assert not any("{" in line for line in lines)

@@ -32,12 +32,15 @@ from remit.ledger.bundle import chain_ends, newest_head, verify_bundle, write_bu
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.projections import rebuild as rebuild_projection
-from remit.ledger.search import SearchFilter, find_entries
+from remit.ledger.search import SearchFilter, correlations_beginning, find_entries
 from remit.parsing import read_bounded
 from remit.services.base.entry_text import read_payload, render_meaning
+from remit.services.base.run_list import MIN_SHORT_LENGTH, resolve_run_id
 from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
+MAX_CORRELATIONS = 4
+"""Correlations that are named if a part of an id is ambiguous."""
 WIDE_TERMINAL = 110
 """Width of a terminal from which most correlations fit without being shortened."""
 
@@ -118,7 +121,11 @@ def verify(
 
 @ledger.command()
 @tenant_option
-@click.option("--correlation", "correlation_id", help="Only entries of this correlation.")
+@click.option(
+    "--correlation",
+    "correlation_id",
+    help="Only entries of this correlation, by its id or a part of it. For a proposal, also those of its envelope.",
+)
 @click.option("--task", "task_id", help="Only entries of this task.")
 @click.option(
     "--limit",
@@ -132,20 +139,87 @@ def verify(
 def show(
     tenant_id: str, correlation_id: str | None, task_id: str | None, limit: int, directory: Path, as_json: bool
 ) -> None:
-    """Show the newest entries, the oldest of them first."""
-    wanted = SearchFilter(correlation_id=correlation_id, task_id=task_id)
-    with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
-        entries = find_entries(connection, tenant_id, wanted, None, limit).entries[::-1]
+    """Show the newest entries, the oldest of them first.
+
+    The correlation of an entry joins all entries of one request: the id of a task, of a plan's envelope, of a proposal
+    or of a goal. For --correlation, a beginning of the id with 8 characters or more is enough if it is unique, and so
+    is the short name of an envelope that `remit runs` shows.
+    """
+    with Workspace.open(directory) as workspace:
+        correlations = _find_correlations(workspace, tenant_id, correlation_id) if correlation_id else [None]
+        with workspace.store.reading() as connection:
+            found = [
+                entry
+                for each in correlations
+                for entry in find_entries(connection, tenant_id, SearchFilter(None, each, task_id), None, limit).entries
+            ]
+    entries = sorted(found, key=lambda entry: entry.seq)[-limit:]
     if as_json:
         show_json([_as_document(entry) for entry in entries])
         return
     if not entries:
         click.echo(f"No entries of tenant {tenant_id!r} match.")
         return
-    most = 24 if terminal_width() >= WIDE_TERMINAL else len("correlation")
-    rows = [(e.seq, _time(e), e.kind, shortened(e.correlation_id, most), render_meaning(e)) for e in entries]
-    show_table(("seq", "time", "kind", "correlation", "meaning"), rows, prose=("meaning",))
+    is_wide = terminal_width() >= WIDE_TERMINAL
+    most, end_of_time = (24, len("2026-06-01 12:00:00")) if is_wide else (len("correlation"), len("2026-06-01 12:00"))
+    rows = [
+        (
+            e.seq,
+            _time(e)[:end_of_time],
+            e.kind,
+            shortened(e.actor or "", most),
+            shortened(e.correlation_id, most),
+            render_meaning(e),
+        )
+        for e in entries
+    ]
+    show_table(("seq", "time", "kind", "actor", "correlation", "meaning"), rows, prose=("meaning",))
+    if len(correlations) > 1:
+        click.echo(f"The proposal's envelope is {correlations[1]}. The entries of its run are shown too.")
     click.echo("`--json` shows the complete entries.")
+
+
+def _find_correlations(workspace: Workspace, tenant_id: str, given: str) -> list[str]:
+    """Return the correlation with this id or part of an id. For a proposal, also the envelope that was signed for it.
+
+    If there is none or several, a line on standard error says so: the list is empty, as it always was.
+    """
+    name = given.rstrip("….")  # as the table shows it
+    with workspace.store.reading() as connection:
+        found = correlations_beginning(connection, tenant_id, name, MAX_CORRELATIONS)
+        if given in found or name in found:
+            found = [given if given in found else name]
+        elif len(name) < MIN_SHORT_LENGTH:
+            found = []
+    if not found and tenant_id == DEFAULT_TENANT and (run := resolve_run_id(workspace, name)) != name:
+        found = [run]
+    if len(found) == 1:
+        return found + _find_envelope(workspace, tenant_id, found[0])
+    if found:
+        click.echo(f"Several correlations begin with {printable(name)}: {', '.join(map(printable, found))}", err=True)
+    elif len(name) < MIN_SHORT_LENGTH:
+        click.echo(
+            f"No correlation is {printable(given)}. Give the whole id, or at least {MIN_SHORT_LENGTH} characters of"
+            " its beginning.",
+            err=True,
+        )
+    else:
+        click.echo(
+            f"The chain of tenant {printable(tenant_id)} has no correlation {printable(given)}. Whole ids are in:"
+            " remit ledger show --json",
+            err=True,
+        )
+    return []
+
+
+def _find_envelope(workspace: Workspace, tenant_id: str, proposal_id: str) -> list[str]:
+    """Return the envelope of a proposal that was approved, by the entry of its approval."""
+    wanted = SearchFilter("proposal.approved", proposal_id)
+    with workspace.store.reading() as connection:
+        approved = find_entries(connection, tenant_id, wanted, None, 1).entries
+    payload = read_payload(approved[0]) if approved else None
+    envelope = payload.get("envelope_id") if isinstance(payload, dict) else None
+    return [envelope] if isinstance(envelope, str) else []
 
 
 @ledger.command()

@@ -8,6 +8,7 @@ person has accepted the clock (`clock.accepted`). So a chain has stretches, most
 increase.
 """
 
+import sys
 from datetime import datetime
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -72,6 +73,8 @@ def _first_in(connection: Connection, tenant_id: str, at: str, low: int, high: i
 LOOKED_THROUGH: Final = 20_000
 
 _ONE: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+_BEGINNING: Final = """SELECT DISTINCT correlation_id FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id >= ? AND correlation_id < ? ORDER BY correlation_id LIMIT ?"""
 _TASK: Final = "SELECT correlation_id FROM claims WHERE tenant_id = ? AND scope = 'task' AND key = ?"
 
 
@@ -113,6 +116,12 @@ def find_entries(
     if len(found) > most:
         return SearchPage(found[:most], found[most - 1].seq)
     return SearchPage(found, until if until > low else None)
+
+
+def correlations_beginning(connection: Connection, tenant_id: str, beginning: str, most: int) -> list[str]:
+    """Return the correlations of a chain that begin with this text, at most `most` of them, in order."""
+    end = beginning + chr(sys.maxunicode)
+    return [str(row[0]) for row in connection.rows(_BEGINNING, (tenant_id, beginning, end, most))]
 
 
 def read_entry(connection: Connection, tenant_id: str, seq: int) -> Entry | None:
