@@ -83,6 +83,24 @@ def test_without_duckdb_it_says_how_to_get_it(
     assert (found.status, "remit[sql]" in found.next_step) == ("warn", True)
 
 
+def test_a_url_that_a_preview_refuses_fails(
+    check_config: Callable[..., Check], sound_workspace: SoundWorkspace
+) -> None:
+    file = sound_workspace.root.parent / "url"
+    file.touch(mode=0o600)
+    for url in (
+        "127.0.0.1:54399/shop",
+        f"postgresql://somebody:{SECRET}@db.example/shop?sslmode=verify-full",
+        f"postgresql://somebody:{SECRET}@evil@db.example/shop",
+    ):
+        sound_workspace.environ["SHOP_URL"] = url
+        file.write_text(url)
+        for place in ({"url_variable": "SHOP_URL"}, {"url_file": str(file)}):
+            found = check_config(type="postgresql", **place)
+            assert (found.status, "is not valid" in found.found) == ("fail", True), url
+            assert SECRET not in json.dumps(found.as_json())
+
+
 def test_of_a_server_only_the_place_of_its_url_is_looked_at(
     check_config: Callable[..., Check], sound_workspace: SoundWorkspace
 ) -> None:
@@ -90,13 +108,14 @@ def test_of_a_server_only_the_place_of_its_url_is_looked_at(
     assert check_config(type="postgresql", url_variable="SHOP_URL").status == "warn"
     sound_workspace.environ["SHOP_URL"] = url
     found = check_config(type="postgresql", url_variable="SHOP_URL")
-    assert (found.status, found.found) == ("ok", "PostgreSQL, its URL in SHOP_URL; no connection was tried")
+    where = "shop at nowhere.invalid:5432/shop as somebody"
+    assert (found.status, found.found) == ("ok", f"PostgreSQL, {where}, its URL in SHOP_URL; no connection was tried")
     file = sound_workspace.root.parent / "url"
     assert check_config(type="postgresql", url_file=str(file)).status == "fail"
     file.write_text(url)
     file.chmod(0o644)
     open_to_all = check_config(type="postgresql", url_file=str(file))
-    assert (open_to_all.status, "other users may read" in open_to_all.found) == ("fail", True)
+    assert (open_to_all.status, "by other users" in open_to_all.found) == ("fail", True)
     file.chmod(0o600)
     closed = check_config(type="postgresql", url_file=str(file))
     assert closed.status == "ok"

@@ -1,11 +1,11 @@
 """Checks of the databases that remit.yaml names for plans.
 
-They inspect files only. They open no connection, load no database engine and read no credential.
+They inspect files, and parse the URL of a server as plans do. They open no connection, load no database engine, and
+show no credential.
 """
 
 import importlib.util
 import os
-import stat
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -15,10 +15,10 @@ from remit.diagnostics.check import Check, Topic
 from remit.effects.plans.database_files import is_database_file
 from remit.fs import openat as beneath
 from remit.fs.paths import Located, locate_below
+from remit.plans.engines.postgres_servers import find_server
 
 MAX_CONNECTIONS: Final = 50
 """A limit, so that `remit doctor` stays quick."""
-_OTHERS: Final = 0o077
 _INSTALL: Final = "Install it with: pip install 'remit[sql]'"
 
 RequireIdle = Callable[[Located, bool], None]
@@ -33,9 +33,11 @@ def check_connections(
     for name, connection in sorted(config.connections.items())[:MAX_CONNECTIONS]:
         topic = Topic(f"connection {name}", "plans that run SQL")
 
-        def check(topic: Topic = topic, connection: DuckdbConnection | PostgresqlConnection = connection) -> Check:
+        def check(
+            topic: Topic = topic, name: str = name, connection: DuckdbConnection | PostgresqlConnection = connection
+        ) -> Check:
             if isinstance(connection, PostgresqlConnection):
-                return _check_server(topic, connection, environ)
+                return _check_server(topic, name, connection, environ)
             return _check_duckdb(topic, connection, root, require_idle)
 
         found.append(topic.run(check))
@@ -93,17 +95,18 @@ def _is_database(place: Located) -> bool | None:
         os.close(file)
 
 
-def _check_server(topic: Topic, connection: PostgresqlConnection, environ: Mapping[str, str]) -> Check:
-    if connection.url_file is not None:
-        about = os.stat(connection.url_file)
-        if not stat.S_ISREG(about.st_mode):
-            return topic.fail(f"{connection.url_file} is not a file", "Correct `url_file` in remit.yaml.")
-        if about.st_mode & _OTHERS:
-            return topic.fail(f"other users may read {connection.url_file}", f"chmod 600 {connection.url_file}")
-        return topic.ok(f"PostgreSQL, its URL in {connection.url_file}; no connection was tried")
-    variable = connection.url_variable or ""
-    if not environ.get(variable):
+def _check_server(topic: Topic, name: str, connection: PostgresqlConnection, environ: Mapping[str, str]) -> Check:
+    """Check the URL with the parser of plans, so that a URL is valid here if and only if it is valid for a preview."""
+    variable = connection.url_variable
+    if variable is not None and not environ.get(variable):
         return topic.warn(
-            f"the variable {variable} is not set here", f"Set {variable} in the environment that runs plans."
+            f"the variable {variable} is not set here",
+            f"Set {variable} in the environment of each process that previews or applies plans, such as `remit serve`.",
         )
-    return topic.ok(f"PostgreSQL, its URL in {variable}; no connection was tried")
+    try:
+        server = find_server(name, connection, environ)
+    except RemitError as problem:
+        return topic.fail(problem.what, problem.next_step)
+    return topic.ok(
+        f"PostgreSQL, {server.where}, its URL in {variable or connection.url_file}; no connection was tried"
+    )

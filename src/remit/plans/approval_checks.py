@@ -4,13 +4,43 @@ When it is given, the plan must be worth approving, and every allowance must be 
 rows must be as they were when the plan was approved.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.contracts.plans.sql_report import SqlTold
 from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import plain_spelling
-from remit.plans.preparation.remote_sql import is_bound_server
+from remit.plans.preparation.remote_sql import connection_of_bound, is_bound_server
 from remit.plans.preview.document import PlanPreview
+
+_MOST_TABLES: Final = 20
+_RESTORE_FILE: Final = (
+    "Restore it to its approved state and apply again. Or preview the plan again with `remit preview` and approve it"
+    " again. A proposed plan must be proposed again."
+)
+_RESTORE_ROWS: Final = (
+    "The approval stays valid: apply again when these rows are as they were. Or preview the plan again with `remit"
+    " preview` and approve it again. A proposed plan must be proposed again."
+)
+
+TableCounts = Mapping[str, tuple[int, int, int]]
+"""For each table, the numbers of inserted, updated and deleted rows."""
+
+
+class OutdatedPreviewError(RefusedError):
+    """The plan would now have another effect than the preview that the approver saw."""
+
+    def __init__(self, preview: PlanPreview) -> None:
+        super().__init__(
+            Reason.HASH_MISMATCH,
+            "a file that the plan names, a row that it would change, or the configuration changed since the preview;"
+            " nothing was approved",
+            where=f"plan {preview.plan.plan_id}",
+            next_step="Compute the preview again, and decide by the new preview.",
+        )
+        self.preview = preview
 
 
 def is_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> bool:
@@ -61,13 +91,72 @@ def reject_unused_allowances(preview: PlanPreview, approvals: Approvals) -> None
 def require_same_inputs(envelope: Envelope, preview: PlanPreview) -> None:
     """Refuse the approval if a file is new or differs from the approved one. A missing file only fails its action."""
     for path, how in differences(envelope, preview.inputs):
+        is_server = is_bound_server(path)
         raise RefusedError(
             Reason.BINDING_MISMATCH,
-            how,
+            f"{how}; {_describe_present_rows(preview)}" if is_server else how,
             where=path,
-            next_step="Restore it to its approved state and apply again. Or preview the plan again with `remit preview`"
-            " and approve it again. A proposed plan must be proposed again.",
+            next_step=_RESTORE_ROWS if is_server else _RESTORE_FILE,
         )
+
+
+def find_change_since_preview(document: PlanPreviewDocument, now: PlanPreview) -> tuple[str, str]:
+    """Return where the first difference between a stored preview and the present one is, and what differs.
+
+    Both are empty if only an input is missing now.
+    """
+    if document.config_digest != now.config_digest:
+        return "remit.yaml", "the configuration changed since the preview"
+    for path, how in input_differences(document.inputs, now.inputs, "the preview was computed"):
+        if not is_bound_server(path):
+            return path, how
+        then = _sum_tables(document.sql)
+        tables = _describe_tables(then, _tables_of(now))
+        text = "rows that the plan would change were changed since the preview"
+        return f"connection {connection_of_bound(path)}", f"{text}: {tables}" if tables else text
+    return "", ""
+
+
+def _describe_present_rows(preview: PlanPreview) -> str:
+    """Say what the plan would do on its server now: an action that would fail, or the changed rows of each table."""
+    actions = preview.remote.actions if preview.remote is not None else ()
+    for action in actions:
+        if action.problem is not None:
+            return f"action {action.action_id} would fail now: {action.problem['what']}"
+    tables = _tables_of(preview)
+    named = [f"{table} ({_render_counts(counts)})" for table, counts in tables.items()][:_MOST_TABLES]
+    return f"it would now change {', '.join(named)}" if named else "it would now change no row"
+
+
+def _tables_of(preview: PlanPreview) -> TableCounts:
+    actions = preview.remote.actions if preview.remote is not None else ()
+    return _sum_tables(action.told for action in actions if action.told is not None)
+
+
+def _sum_tables(reports: Iterable[SqlTold]) -> TableCounts:
+    found: dict[str, tuple[int, int, int]] = {}
+    for report in reports:
+        for one in report.tables:
+            inserted, updated, deleted = found.get(one.table, (0, 0, 0))
+            found[one.table] = (inserted + one.inserted, updated + one.updated, deleted + one.deleted)
+    return found
+
+
+def _describe_tables(then: TableCounts, now: TableCounts) -> str:
+    """Name the tables whose counts differ. If none do, the values differ, so all tables are named."""
+    tables = list(dict.fromkeys((*then, *now)))
+    differing = [table for table in tables if then.get(table) != now.get(table)]
+    if not differing:
+        return " or ".join(tables[:_MOST_TABLES])
+    return ", ".join(
+        f"{table} ({_render_counts(then.get(table))} in the preview, {_render_counts(now.get(table))} now)"
+        for table in differing[:_MOST_TABLES]
+    )
+
+
+def _render_counts(counts: tuple[int, int, int] | None) -> str:
+    named = zip(counts or (), ("inserted", "updated", "deleted"), strict=False)
+    return ", ".join(f"{number:,} {word}" for number, word in named if number) or "no row"
 
 
 def differences(envelope: Envelope, inputs: Iterable[ApprovedInput]) -> Iterator[tuple[str, str]]:

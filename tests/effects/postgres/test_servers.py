@@ -78,11 +78,15 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_told(subtests: pytest.Subt
             assert refused.value.reason is Reason.CONFIG_INVALID
             assert SECRET not in str(refused.value)
             assert "SHOP_URL" in refused.value.where
+            assert ("%40" in refused.value.next_step) is (words == "not escaped")
+            assert ("sslrootcert" in refused.value.next_step) is (words == "sslrootcert")
+            assert "***" not in refused.value.next_step, "a form to copy"
 
 
 def test_a_variable_that_is_not_set_is_named() -> None:
-    with pytest.raises(RefusedError, match=r"SHOP_URL, which .* is not set"):
+    with pytest.raises(RefusedError, match=r"SHOP_URL, which .* is not set") as refused:
         find_server("shop", PostgresqlConnection(type="postgresql", url_variable="SHOP_URL"), {})
+    assert "postgresql://user:<PASSWORD>@host:5432/database" in refused.value.next_step
 
 
 @pytest.mark.req("PX-19")
@@ -165,18 +169,23 @@ def test_a_password_that_is_wrong_is_not_told(shop: Shop) -> None:
     with a_server_that_says(said) as port:
         problem = refused_by(shop, f"postgresql://u:{SECRET}@127.0.0.1:{port}/d")
     assert "rejected the user or the password" in problem.what
+    assert ("password" in problem.next_step, "server runs" in problem.next_step) == (True, False)
 
 
 def test_a_missing_server_is_reported_as_missing(shop: Shop, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     for url in (f"postgresql://u:{SECRET}@127.0.0.1:{port}/d", f"postgresql://u:{SECRET}@/d?host={tmp_path}"):
-        assert "no server answers at this address" in refused_by(shop, url).what
+        problem = refused_by(shop, url)
+        assert "no server answers at this address" in problem.what
+        assert "server runs" in problem.next_step
 
 
 def test_a_missing_database_is_reported_as_missing(shop: Shop) -> None:
     url = shop.url.replace(shop.admin.partition("@/")[2].partition("?")[0], "no_such_database")
-    assert "no such database" in refused_by(shop, url.replace(shop.password, SECRET)).what
+    problem = refused_by(shop, url.replace(shop.password, SECRET))
+    assert "no such database" in problem.what
+    assert ("name of the database" in problem.next_step, "server runs" in problem.next_step) == (True, False)
 
 
 @pytest.mark.req("PX-19")

@@ -85,7 +85,8 @@ class ProposalView(Contract):
     undo: UndoTold | None = None
     progress: Progress | None = Field(default=None, description="The progress of a run in this process. Not stored.")
     refused: ErrorTold | None = Field(
-        default=None, description="Why the last attempt to apply it changed nothing, as far as this process knows."
+        default=None,
+        description="Why the last attempt to apply it changed nothing. For an agent, as far as this process knows.",
     )
     link: Link | None = None
 

@@ -64,28 +64,57 @@ _QUOTED: Final = re.compile(r"'[^']*'?|\"(?P<name>[^\"]*)\"?|\$(\w*)\$.*?(\$\2\$
 _LONGEST: Final = 300
 _A_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,62}")
 
+_REACH_IT: Final = "Check that the server runs, and check the host and the port in the URL of the connection."
 _NOT_CONNECTED: Final = (
-    (r"password authentication failed|no password supplied|authentication", "it rejected the user or the password"),
-    (r'database "[^"]*" does not exist', "it has no such database"),
-    (r'role "[^"]*" does not exist', "it does not know the user"),
-    (r"no pg_hba.conf entry", "it does not let this user connect from this machine"),
-    (r"certificate|SSL|ssl", "the required secure connection is not possible"),
-    (r"Connection refused|No such file or directory", "no server answers at this address"),
-    (r"timeout|timed out", "it did not answer in time"),
-    (r"too many clients|remaining connection slots", "it has reached its maximum number of connections"),
-    (r"starting up|shutting down", "it is starting up or shutting down"),
+    (
+        r"password authentication failed|no password supplied|authentication",
+        "it rejected the user or the password",
+        "Check the user and the password in the URL of the connection.",
+    ),
+    (
+        r'database "[^"]*" does not exist',
+        "it has no such database",
+        "Check the name of the database in the URL of the connection.",
+    ),
+    (
+        r'role "[^"]*" does not exist',
+        "it does not know the user",
+        "Check the user in the URL of the connection, or create the role on the server.",
+    ),
+    (
+        r"no pg_hba.conf entry",
+        "it does not let this user connect from this machine",
+        "Allow the user, the database and this machine in pg_hba.conf of the server.",
+    ),
+    (
+        r"certificate|SSL|ssl",
+        "the required secure connection is not possible",
+        "Check sslmode and the certificates in the URL of the connection, and whether the server offers TLS.",
+    ),
+    (r"Connection refused|No such file or directory", "no server answers at this address", _REACH_IT),
+    (r"timeout|timed out", "it did not answer in time", _REACH_IT),
+    (
+        r"too many clients|remaining connection slots",
+        "it has reached its maximum number of connections",
+        "Try again when other clients have disconnected, or raise max_connections of the server.",
+    ),
+    (r"starting up|shutting down", "it is starting up or shutting down", "Try again when the server runs."),
 )
+"""What the server's message matches, what is wrong, and the next step."""
 
 
 def not_connected_error(problem: NotConnectedError) -> RemitError:
     """Return the error for a failed connection. The server's message names hosts and users, so it is not passed on."""
     message = str(problem)
-    what = next((text for pattern, text in _NOT_CONNECTED if re.search(pattern, message)), "it cannot be reached")
+    what, next_step = next(
+        ((what, advice) for pattern, what, advice in _NOT_CONNECTED if re.search(pattern, message)),
+        ("it cannot be reached", _REACH_IT),
+    )
     return EnvironmentFailureError(
         Reason.DATABASE_UNREACHABLE,
         f"there is no connection to the database server: {what}",
         where=THE_SERVER,
-        next_step="Check that the server runs, and check the URL of the connection. Nothing was changed.",
+        next_step=f"{next_step} Nothing was changed.",
     )
 
 

@@ -26,6 +26,8 @@ _PORT: Final = 5432
 _CONNECT_SECONDS: Final = 10
 _MOST_ADDRESSES: Final = 8
 _FIXED: Final = {"gssencmode": "disable", "passfile": "/dev/null", "client_encoding": "UTF8"}
+_FORM: Final = "postgresql://user:<PASSWORD>@host:5432/database"
+"""Brackets, because errors mask the password of a URL, and would mask the word too."""
 
 
 class LockBudget:
@@ -111,7 +113,8 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
                 Reason.CONFIG_INVALID,
                 f"{source}, which must hold the URL of the connection, is not set",
                 where=source,
-                next_step="Set it: postgresql://user:password@host:5432/database",
+                next_step=f"Set it to {_FORM} in the environment of each process that previews or applies plans, such"
+                " as `remit serve`.",
             )
         return source, url
     path = str(connection.url_file)
@@ -122,7 +125,7 @@ def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[
             Reason.CONFIG_INVALID,
             "the file with the URL of the connection cannot be read",
             where=path,
-            next_step="Create it, with one line: postgresql://user:password@host:5432/database",
+            next_step=f"Create it with one line, {_FORM}, and let only your user read it.",
         ) from problem
 
 
@@ -155,10 +158,18 @@ def _parse(url: str, source: str) -> dict[str, str]:
         raise _invalid_url_error(source, "it does not begin with postgresql://")
     # An unescaped character in the password ends it early. Messages would then show the rest of it as a name.
     if parts.netloc.count("@") > 1 or set(parts.path[1:]) & set("@:/"):
-        raise _invalid_url_error(source, "a name or the password in it has an @, : or / that is not escaped")
+        raise _invalid_url_error(
+            source,
+            "a name or the password in it has an @, : or / that is not escaped",
+            "In names and in the password, escape @ as %40, : as %3A and / as %2F.",
+        )
     more = dict(parameters)
     if len(more) != len(parameters) or not more.keys() <= _OPTIONS:
-        raise _invalid_url_error(source, f"it may have only these options, each once: {', '.join(sorted(_OPTIONS))}")
+        raise _invalid_url_error(
+            source,
+            f"it may have only these options, each once: {', '.join(sorted(_OPTIONS))}",
+            "Leave out any other option, and repeated ones.",
+        )
     options = {
         "host": more.pop("host", "") or unquote(parts.hostname or ""),
         "port": more.pop("port", "") or str(port or _PORT),
@@ -182,22 +193,25 @@ def _require_one_server(options: Mapping[str, str], source: str) -> None:
 def _require_tls(more: dict[str, str], source: str) -> dict[str, str]:
     seconds = more.pop("connect_timeout", "") or str(_CONNECT_SECONDS)
     if not seconds.isdecimal():
-        raise _invalid_url_error(source, "connect_timeout is not a number")
+        raise _invalid_url_error(source, "connect_timeout is not a number", "Write it as seconds: connect_timeout=10")
     mode = more.get("sslmode", "prefer")
     if mode not in _MODES:
-        raise _invalid_url_error(source, f"sslmode must be one of {', '.join(sorted(_MODES))}")
+        raise _invalid_url_error(
+            source, f"sslmode must be one of {', '.join(sorted(_MODES))}", "Correct sslmode, or leave it out."
+        )
     secured = {**more, "sslmode": mode, "connect_timeout": str(min(max(int(seconds), 2), _CONNECT_SECONDS))}
     if mode.startswith("verify") and "sslrootcert" not in more:
-        raise _invalid_url_error(source, f"sslmode={mode} needs sslrootcert, a file with the certificates to trust")
+        raise _invalid_url_error(
+            source,
+            f"sslmode={mode} needs sslrootcert, a file with the certificates to trust",
+            "Add the file to the URL, for example &sslrootcert=/etc/ssl/certs/ca-certificates.crt.",
+        )
     if "sslcert" not in more:
         secured["sslcertmode"] = "disable"
     return secured
 
 
-def _invalid_url_error(source: str, what: str) -> RemitError:
+def _invalid_url_error(source: str, what: str, next_step: str = f"Write it as {_FORM}.") -> RemitError:
     return RefusedError(
-        Reason.CONFIG_INVALID,
-        f"the URL of the connection is not valid: {what}",
-        where=source,
-        next_step="Write it as postgresql://user:password@host:5432/database; escape @ as %40, : as %3A, / as %2F.",
+        Reason.CONFIG_INVALID, f"the URL of the connection is not valid: {what}", where=source, next_step=next_step
     )

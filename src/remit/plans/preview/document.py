@@ -1,7 +1,7 @@
 """The preview of a plan with all its data, and the document that people and programs see."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
@@ -33,7 +33,7 @@ from remit.plans.policy.failure_handling import JudgedStep, PlanFate, decide_fat
 from remit.plans.policy.required_approvals import Needed, PathFinding
 from remit.plans.preparation.prepared import PreparedAll
 from remit.plans.preparation.remote_sql import PreparedStatements
-from remit.plans.preparation.sql_preview import previewed_sql, risks_of_sql
+from remit.plans.preparation.sql_preview import causes_of_sql, previewed_sql
 from remit.plans.reports.execution_report import ReportedAction, build_errors
 from remit.plans.reports.run_data import FinishedRun, RemoteAction
 from remit.plans.runtime.runner import paths_of
@@ -154,6 +154,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
         irreversible=needs.irreversible,
     )
     problems = _problems(preview)
+    risk, reasons = _judge_risk(preview, needed)
     needs_approval = any((needed.protected, needed.executable, needed.content, needed.irreversible))
     return PlanPreviewDocument.from_tree(
         {
@@ -162,7 +163,8 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "config_digest": preview.config_digest,
             "digest": preview.digest,
             "status": "WOULD_FAIL" if problems else "NEEDS_APPROVAL" if needs_approval else "READY",
-            "risk": _risk(preview, needed),
+            "risk": risk,
+            "risk_reasons": reasons,
             "inputs": [item.tree() for item in preview.inputs],
             "files": _files(preview),
             "sql": [preview_of_action.tree() for preview_of_action in previewed_sql(_sql_previews(preview))],
@@ -285,19 +287,33 @@ def _files(preview: PlanPreview) -> list[dict[str, Any]]:
     return files
 
 
-def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
-    """Return the highest risk of what the plan says about itself and of what it does."""
-    named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
-    named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
-    named += risks_of_sql(_sql_previews(preview).values())
-    named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
-    if any(step.move == "delete" for step in preview.steps.steps) or needed.protected or needed.irreversible:
-        named.append("HIGH")
-    if any(replaces_document(action) for action in preview.plan.action_plan):
-        named.append("HIGH")
-    if len(paths_of(preview.steps.steps)) > MANY_FILES or any(map(_widens_access, preview.steps.steps)):
-        named.append("MEDIUM")
-    return max(named, key=RISKS.index)
+def _causes_of_risk(preview: PlanPreview, needed: NeededApprovals) -> Iterator[tuple[RiskLevel, str]]:
+    """Yield each cause of a risk above LOW: in what the plan says about itself, and in what it does."""
+    for action in preview.plan.action_plan:
+        yield action.risk_level, "risk_level of the plan"
+        if replaces_document(action):
+            yield "HIGH", "a whole document is replaced"
+    yield _RISK_OF_ENDING.get(preview.fate.status, "LOW"), f"would end as {preview.fate.status}"
+    yield from causes_of_sql(_sql_previews(preview).values())
+    for found in preview.findings:
+        yield "MEDIUM" if found.rule == "syntax" else "HIGH", f"content: {found.rule}"
+    if any(step.move == "delete" for step in preview.steps.steps):
+        yield "HIGH", "a file is deleted"
+    if needed.protected:
+        yield "HIGH", "a protected file"
+    if needed.irreversible:
+        yield "HIGH", "an action cannot be undone"
+    if len(paths_of(preview.steps.steps)) > MANY_FILES:
+        yield "MEDIUM", f"more than {MANY_FILES} files"
+    if any(map(_widens_access, preview.steps.steps)):
+        yield "MEDIUM", "others get more rights to a file"
+
+
+def _judge_risk(preview: PlanPreview, needed: NeededApprovals) -> tuple[RiskLevel, list[str]]:
+    """Return the highest risk, and each cause of it. LOW has none."""
+    causes = list(_causes_of_risk(preview, needed))
+    risk = max((level for level, _ in causes), key=RISKS.index)
+    return risk, list(dict.fromkeys(why for level, why in causes if level == risk != "LOW"))
 
 
 def _mode(state: State | None) -> str | None:

@@ -61,7 +61,7 @@ def agent_proposal(view: ProposalView) -> ProposalView:
     """Return a proposal without counts and progress. Refusals in it name no file."""
     refused = view.refused
     if refused is not None and refused.code not in DISCLOSED_REASONS:
-        refused = describe_error(_withheld_reason())
+        refused = describe_error(_withheld_reason(refused.code))
     return view.model_copy(
         update={
             "title": _COUNTED.sub("", view.title),
@@ -134,7 +134,7 @@ def agent_error(problem: RemitError) -> RemitError:
     if problem.reason in DISCLOSED_REASONS:
         return problem
     if isinstance(problem, RefusedError):
-        return _withheld_reason()
+        return _withheld_reason(problem.reason)
     return EnvironmentFailureError(
         Reason.EFFECT_FAILED,
         "the run of the plan did not end as it should; the reason is shown to people only",
@@ -162,8 +162,20 @@ def _undo_problem(reason: Reason, link: str | None) -> RemitError:
     )
 
 
-def _withheld_reason() -> RemitError:
-    """Return the same error for every cause, because the cause would tell something about the files."""
+def _withheld_reason(reason: Reason) -> RemitError:
+    """Return the same error for every cause in the files and rows, because the cause would tell something about them.
+
+    A connection without a valid URL is a cause in the machine. It is found before any file or row is read, so an agent
+    may know it. The error names neither the variable nor the file of the URL.
+    """
+    if reason is Reason.CONFIG_INVALID:
+        return RefusedError(
+            Reason.CONFIG_INVALID,
+            "the process that applies plans has no valid URL for a database connection that the plan uses; nothing was"
+            " changed",
+            next_step="The approval stays valid. Ask a person of this machine to set the URL of the connection for this"
+            " process (`remit doctor` names it), and then apply the plan again.",
+        )
     return RefusedError(
         Reason.BINDING_MISMATCH,
         "the plan was not applied and nothing was changed; the reason is shown to people only",

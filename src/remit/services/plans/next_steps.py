@@ -12,8 +12,8 @@ from remit.identity.callers import AgentCaller, Caller
 from remit.plans.rollback.preview import ROWS_CHANGED
 
 RESTORE_STEP: Final = (
-    "Restore what was changed, and apply the plan again; or cancel it, and propose it again for the files as they are"
-    " now."
+    "Restore what was changed, and apply the plan again; or cancel it, and propose it again for the files and rows as"
+    " they are now."
 )
 _PROPOSE_AGAIN_STEP: Final = "Propose the plan again."
 _OF_TERMINAL: Final = re.compile(r"remit (preview|approve|apply|rollback)\b|--(force|checkpoint)\b")

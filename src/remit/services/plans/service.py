@@ -23,7 +23,7 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person, agent_cannot_decide
-from remit.plans.approval_checks import require_applicable
+from remit.plans.approval_checks import OutdatedPreviewError, find_change_since_preview, require_applicable
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.build import digest_of_preview
@@ -300,8 +300,12 @@ class PlanService(PlanRuns):
                 next_step="Read the preview of the proposal, and give its digest.",
             )
         self.require_unanswered(caller, row.proposal_id)
-        self._require_as_shown(row, preview_digest)
-        self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
+        shown = self._require_as_shown(row, preview_digest)
+        try:
+            self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
+        except OutdatedPreviewError as problem:
+            where, how = find_change_since_preview(shown.document, problem.preview)
+            raise preview_outdated_error(row.plan_id, where, _compute_command(row), how) from None
         reach("proposal.answered")
         proposals.change_signal.notify()
         return self._view(caller, self._require_row(caller, proposal_id))
@@ -313,16 +317,18 @@ class PlanService(PlanRuns):
             raise already_closed_error(row, row.decided_at or row.created_at)
         return row
 
-    def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
-        """Refuse if the approval does not name the stored preview, or an input changed since.
+    def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> ProposalPreview:
+        """Return the stored preview. Refuse if the approval does not name it, or an input changed since.
 
         This check executes nothing. `Plans.approve` computes the preview again afterwards, and compares it too.
         """
         shown = self._read_stored_preview(row)
         if shown.changed_since:
-            raise preview_outdated_error(row.plan_id, shown.changed_since[0].path)
+            first = shown.changed_since[0]
+            raise preview_outdated_error(row.plan_id, first.path, _compute_command(row), first.how)
         if shown.preview_digest != preview_digest:
             raise outdated_digest_error(row)
+        return shown
 
     def _approve(
         self,
@@ -456,7 +462,7 @@ class PlanService(PlanRuns):
 
     def _view(self, caller: Caller, row: ProposalRow) -> ProposalView:
         if isinstance(caller, AgentCaller):
-            return agent_proposal(self._views.proposal(row, self._find_job(row)))
+            return agent_proposal(self._views.proposal(row, self._find_job(row), with_recorded_refusal=False))
         title, risk = self._workspace.proposals.title_and_risk_of(row)
         return self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
 
@@ -469,6 +475,10 @@ class PlanService(PlanRuns):
 
 def _subject(row: ProposalRow) -> str:
     return f"plan:{row.proposal_id}"
+
+
+def _compute_command(row: ProposalRow) -> str:
+    return f'remit approvals compute {row.proposal_id}, or "Compute again" in the console'
 
 
 def _to_computed_preview(preview: PlanPreview) -> ComputedPreview:

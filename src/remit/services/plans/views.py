@@ -11,6 +11,7 @@ from remit.contracts.services.common import ErrorTold, describe_error
 from remit.contracts.services.plans import ProposalState, ProposalView, RunView, UndoTold
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.ledger.search import SearchFilter, find_entries
 from remit.services.base.context import ConsoleUrl, link_to
 from remit.services.base.jobs import Job
 from remit.services.base.run_list import NOT_VOUCHED_FOR, KnownRun, find_run_of_envelope
@@ -49,8 +50,13 @@ class Views:
         self._workspace = workspace
         self._console_url = console_url
 
-    def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
-        """Build the view of a proposal. The row must be verified."""
+    def proposal(
+        self, row: ProposalRow, job: Job[Any] | None = None, *, with_recorded_refusal: bool = True
+    ) -> ProposalView:
+        """Build the view of a proposal. The row must be verified.
+
+        `with_recorded_refusal`: if this process does not know why the last apply changed nothing, read the ledger.
+        """
         run = find_run_of_envelope(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         until = _apply_until(row)
         state = self._state(row, run, until)
@@ -77,7 +83,7 @@ class Views:
             report_folder=run.report if run is not None else None,
             undo=view_undo(run) if run is not None else None,
             progress=job.progress if job is not None and is_running else None,
-            refused=_find_refusal(job) if state == "APPROVED" else None,
+            refused=self._find_refusal(row, job, is_recorded=with_recorded_refusal) if state == "APPROVED" else None,
             link=self._link_to_proposal(row),
         )
 
@@ -110,6 +116,15 @@ class Views:
         with self._workspace.store.reading_pooled() as connection:
             is_void = connection.one(_CANCELLED, (DEFAULT_TENANT, row.envelope_id)) is not None
         return "VOID" if is_void else "APPROVED"
+
+    def _find_refusal(self, row: ProposalRow, job: Job[Any] | None, *, is_recorded: bool) -> ErrorTold | None:
+        """Return why the last apply changed nothing, from this process, or from the ledger if another one tried."""
+        if (found := _find_refusal(job)) is not None or not is_recorded or row.envelope_id is None:
+            return found
+        wanted = SearchFilter(kind="plan.refused", correlation_id=row.envelope_id)
+        with self._workspace.store.reading_pooled() as connection:
+            entries = find_entries(connection, DEFAULT_TENANT, wanted, None, 1).entries
+        return _parse_refusal(entries[0].payload) if entries else None
 
     def _link_to_proposal(self, row: ProposalRow) -> str | None:
         path = ("inbox", "plan") if row.envelope_id is None else ("runs",)
@@ -181,6 +196,20 @@ def _apply_until(row: ProposalRow) -> str | None:
     except (ValueError, AttributeError):
         return None
     return until if isinstance(until, str) else None
+
+
+def _parse_refusal(payload: str) -> ErrorTold | None:
+    try:
+        tree = json.loads(payload)
+        problem = RefusedError(
+            Reason(tree["reason"]),
+            str(tree["what"]),
+            where=str(tree.get("where", "")),
+            next_step=str(tree.get("next_step", "")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return describe_error(advise_after_apply(problem))
 
 
 def _find_refusal(job: Job[Any] | None) -> ErrorTold | None:

@@ -59,7 +59,14 @@ def describe_next_step(
             return "The plan cannot be applied now: something changed since the approval."
         until = f", until {minute(proposal.apply_until)} UTC" if proposal.apply_until else ""
         who = proposal.proposed_by if proposal.token_jti else "an operator or an admin"
-        return f"Waits for {who} to apply it{until}."
+        waits = f"Waits for {who} to apply it{until}."
+        if proposal.refused is None:
+            return waits
+        place = f" ({proposal.refused.where})" if proposal.refused.where else ""
+        return (
+            f"The last attempt to apply it was refused, and nothing was changed: {proposal.refused.what}{place}."
+            f" {proposal.refused.next_step} {waits}"
+        )
     if proposal is not None:
         return _RUN_TEXTS.get(proposal.state, "")
     if view.request is not None and question.state == "APPROVED" and outcome is None:
