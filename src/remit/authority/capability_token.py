@@ -247,7 +247,7 @@ def _split(text: str) -> tuple[Any, bytes]:
     try:
         header, body, _ = (decode_base64url(segment) for segment in segments)
     except ValueError as problem:
-        _refuse(str(problem), "token")
+        _refuse(f"a part of the token is {problem}", "token")
     try:
         return parse_json(header, _HEADER_BOUNDS, source="token, header"), body
     except RefusedError as problem:
