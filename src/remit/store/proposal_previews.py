@@ -22,6 +22,8 @@ class PreviewRow(NamedTuple):
 
 COMPUTED_AGAIN: Final = "proposal.previewed"
 """The entry of a preview that was computed after the plan was proposed. The first one is recorded with the proposal."""
+COMPUTING_FAILED: Final = "proposal.preview_failed"
+"""The entry of a preview that could not be computed after the plan was proposed, with the reason, for people."""
 RECORDED_BY: Final = (KIND_OF["PENDING"], COMPUTED_AGAIN)
 _COLUMNS: Final = ", ".join(PreviewRow._fields)
 _INSERT: Final = f"INSERT INTO proposal_previews ({_COLUMNS}, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -30,8 +32,8 @@ _REPLACE: Final = """UPDATE proposal_previews SET preview_digest = ?, document_d
 _FORGET: Final = """UPDATE proposal_previews SET document = NULL
   WHERE tenant_id = ? AND proposal_id = ? AND document IS NOT NULL"""
 _READ: Final = f"SELECT {_COLUMNS}, document FROM proposal_previews WHERE tenant_id = ? AND proposal_id = ?"
-_LATEST: Final = f"""SELECT max(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
-  AND kind = '{COMPUTED_AGAIN}'"""
+_LATEST: Final = """SELECT max(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
+  AND kind = ?"""
 
 
 def store_preview(connection: Connection, row: PreviewRow, document: str) -> None:
@@ -54,5 +56,14 @@ def forget_document(connection: Connection, tenant_id: str, proposal_id: str) ->
 
 def computed_again_at(connection: Connection, tenant_id: str, proposal_id: str) -> int | None:
     """Return the place in the ledger of the last preview that was computed again. The row is not used for this."""
-    found = connection.one(_LATEST, (tenant_id, proposal_id))
+    return _latest(connection, tenant_id, proposal_id, COMPUTED_AGAIN)
+
+
+def computing_failed_at(connection: Connection, tenant_id: str, proposal_id: str) -> int | None:
+    """Return the place in the ledger of the last preview that could not be computed."""
+    return _latest(connection, tenant_id, proposal_id, COMPUTING_FAILED)
+
+
+def _latest(connection: Connection, tenant_id: str, proposal_id: str, kind: str) -> int | None:
+    found = connection.one(_LATEST, (tenant_id, proposal_id, kind))
     return found[0] if found else None

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
+from click.testing import CliRunner
 
 from remit.authority.capability_token import TokenRequest
+from remit.cli import main
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.services.plans import ProposalView
 from remit.core.errors import Reason, RemitError
@@ -148,3 +150,25 @@ def test_why_an_apply_of_another_process_was_refused_is_shown_to_people(office: 
     assert "was refused, and nothing was changed" in text
     assert VARIABLE in text
     services.close()
+
+
+def test_why_no_preview_could_be_computed_is_shown_to_people_only(office: Office) -> None:
+    url = office.store.environ.pop(VARIABLE)
+    made = office.plans.propose(office.agent, PLAN)
+    assert office.plans.finish_previews(60)
+    office.plans.close()
+    other = Office(office.store)
+    problem = refusal_of(other.plans.read_preview, ADMIN, made.proposal_id)
+    assert (VARIABLE in problem.what, "Set it" in problem.next_step) == (True, True)
+    assert f"remit approvals compute {made.proposal_id}" in problem.next_step
+    shown = CliRunner().invoke(
+        main, ["approvals", "show", made.proposal_id, "-C", str(office.store.root)], env=office.store.environ
+    )
+    assert "none is stored: computing it failed" in shown.output, shown.output
+    assert VARIABLE in shown.output
+    assert VARIABLE not in other.plans.get(office.agent, made.proposal_id).canonical().decode()
+    office.store.environ[VARIABLE] = url
+    other.plans.compute_preview(ADMIN, made.proposal_id)
+    assert other.approve(made).state == "APPROVED"
+    other.plans.close()
+    assert office.store.workspace.verify_ledger().holds

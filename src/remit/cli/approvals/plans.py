@@ -38,7 +38,7 @@ from remit.identity.person import Person
 from remit.ledger.entry import Entry
 from remit.ledger.search import SearchFilter, find_entries
 from remit.plans.proposals.errors import outdated_digest_error
-from remit.plans.proposals.previews import PreviewNotStoredError
+from remit.plans.proposals.previews import FailedPreview, PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
 from remit.services.base.entry_text import read_payload
 from remit.services.plans.service import PlanService
@@ -130,7 +130,9 @@ def show_plan(
     unused = _find_unused_approval(workspace, service, caller, view) if view.state == "APPROVED" else UnusedApproval()
     if as_json:
         preview = shown.tree() if shown is not None else None
-        show_json({"proposal": view.tree(), "preview": preview, **unused.as_json()})
+        failed = _find_failed_preview(workspace, view) if view.state == "PENDING" and shown is None else None
+        more = {"preview_failed": failed._asdict()} if failed is not None else {}
+        show_json({"proposal": view.tree(), "preview": preview, **more, **unused.as_json()})
         return
     click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=_diff_limit(full=full), unused=unused)))
 
@@ -346,7 +348,7 @@ def _lines(
             yield from _render_answers(shown, directory, max_lines)
         return
     if view.state == "PENDING":
-        yield _render_labelled("preview", "none is stored, so it is unknown here what the plan would do")
+        yield from _render_missing_preview(_find_failed_preview(workspace, view))
         yield _render_labelled(
             "compute",
             f"{_command('compute', directory, view.proposal_id)} (runs the SQL and pipelines of the plan)",
@@ -386,6 +388,18 @@ def _render_unused(view: ProposalView, unused: UnusedApproval, directory: Path) 
     yield _render_labelled("", f"Or withdraw it, and have it proposed again for the files as they are: {withdraw}")
 
 
+def _render_missing_preview(failed: FailedPreview | None) -> Iterator[str]:
+    if failed is None:
+        yield _render_labelled("preview", "none is stored, so the effect of the plan is not known")
+        return
+    place = f" ({display_name(failed.where)})" if failed.where else ""
+    yield _render_labelled(
+        "preview", f"none is stored: computing it failed at {failed.at[:19]}Z: {display_name(failed.what)}{place}"
+    )
+    if failed.next_step:
+        yield _render_labelled("next", display_name(failed.next_step))
+
+
 def _render_answers(shown: ProposalPreview, directory: Path, max_lines: int | None) -> Iterator[str]:
     """Yield the possible commands. A stale preview must be computed again; a doomed plan can only be denied."""
     if shown.changed_since:
@@ -405,6 +419,11 @@ def _find_unused_approval(
     with workspace.store.reading() as connection:
         found = find_entries(connection, DEFAULT_TENANT, refused, None, 1).entries
     return UnusedApproval(preview.changed_since if preview is not None else (), next(iter(found), None))
+
+
+def _find_failed_preview(workspace: Workspace, view: ProposalView) -> FailedPreview | None:
+    row = workspace.proposals.find(view.proposal_id)
+    return None if row is None else workspace.proposals.failed_preview_of(row)
 
 
 def _find_stored_preview(service: PlanService, caller: PersonCaller, view: ProposalView) -> ProposalPreview | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from remit.core.canonical import digest_bytes
-from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.crypto.signing import Keyring
 from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
@@ -19,9 +19,11 @@ from remit.plans.proposals.errors import unverified_row_error
 from remit.store.connection import Connection
 from remit.store.proposal_previews import (
     COMPUTED_AGAIN,
+    COMPUTING_FAILED,
     RECORDED_BY,
     PreviewRow,
     computed_again_at,
+    computing_failed_at,
     read_preview,
     store_preview,
 )
@@ -57,17 +59,33 @@ class StoredPreview(NamedTuple):
     computed_at: str
 
 
+class FailedPreview(NamedTuple):
+    """Why the preview of a proposed plan could not be computed, as the ledger recorded it."""
+
+    what: str
+    where: str
+    next_step: str
+    at: str
+
+
 class PreviewNotStoredError(RefusedError):
     """There is no preview to show. Computing one is a deliberate act: it runs the plan's SQL and pipelines."""
 
-    def __init__(self, proposal_id: str) -> None:
+    def __init__(self, proposal_id: str, failed: FailedPreview | None = None) -> None:
+        what = "no preview of this plan is stored, so its effect cannot be shown"
+        first = ""
+        if failed is not None:
+            what = f"no preview of this plan is stored, because computing it failed at {failed.at[:19]}Z: {failed.what}"
+            what += f" ({failed.where})" if failed.where else ""
+            first = f"{failed.next_step} Then: " if failed.next_step else ""
         super().__init__(
             Reason.STATE_MISSING,
-            "no preview of this plan is stored, so its effect cannot be shown",
+            what,
             where=f"proposal {proposal_id}",
-            next_step=f"Compute it: remit approvals compute {proposal_id}, or POST /v1/plans/{proposal_id}/preview,"
-            " with the right to propose.",
+            next_step=f"{first or 'Compute it: '}remit approvals compute {proposal_id}, or POST"
+            f" /v1/plans/{proposal_id}/preview, with the right to propose.",
         )
+        self.failed = failed
 
 
 def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entry: Entry) -> None:
@@ -94,6 +112,33 @@ def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str)
         **computed.digests(),
     }
     return NewEntry(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
+
+
+def build_failure_entry(row: ProposalRow, problem: RemitError, actor: str) -> NewEntry:
+    payload = {
+        "proposal_id": row.proposal_id,
+        "plan_id": row.plan_id,
+        "plan_digest": row.plan_digest,
+        **problem.as_json(),
+    }
+    return NewEntry(row.tenant_id, COMPUTING_FAILED, row.proposal_id, payload, actor=actor)
+
+
+def find_failed_preview(
+    connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow
+) -> FailedPreview | None:
+    """Return why the newest preview could not be computed. None if that is not recorded, or the entry is not signed."""
+    seq = computing_failed_at(connection, row.tenant_id, row.proposal_id)
+    if seq is None:
+        return None
+    try:
+        entry = require_covered(connection, keyring, row.tenant_id, seq)
+        payload = json.loads(entry.payload)
+        return FailedPreview(
+            str(payload["what"]), str(payload["where"]), str(payload["next_step"]), str(entry.created_at)
+        )
+    except (EnvironmentFailureError, ValueError, TypeError, KeyError):
+        return None
 
 
 def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> StoredPreview | None:

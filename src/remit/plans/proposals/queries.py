@@ -11,7 +11,13 @@ from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.proposals.errors import already_closed_error, not_approved_error, not_found_error, unverified_row_error
 from remit.plans.proposals.evidence import ProposalVerifier
-from remit.plans.proposals.previews import StoredPreview, stored_preview, title_and_risk
+from remit.plans.proposals.previews import (
+    FailedPreview,
+    StoredPreview,
+    find_failed_preview,
+    stored_preview,
+    title_and_risk,
+)
 from remit.plans.proposals.transitions import change_state, require_current, require_evidence, require_plan
 from remit.store.connection import Connection
 from remit.store.proposal_previews import computed_again_at
@@ -120,6 +126,11 @@ class ProposalQueries:
                 raise already_closed_error(row, last_step_at(connection, row))
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             return stored_preview(connection, self._ledger().keyring, row)
+
+    def failed_preview_of(self, row: ProposalRow) -> FailedPreview | None:
+        """Return why the preview could not be computed, if that is recorded and no preview is stored."""
+        with self._ledger().store.reading_pooled() as connection:
+            return find_failed_preview(connection, self._ledger().keyring, row)
 
     def title_and_risk_of(self, row: ProposalRow) -> tuple[str, str]:
         """Return title and risk for people, from the newest preview, or from the proposal if there is none.

@@ -12,7 +12,7 @@ from remit.approvals.errors import REVOKED
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.proposal import MAX_NOTE
 from remit.core.canonical import digest_bytes
-from remit.core.errors import Reason, RefusedError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.core.ids import render_time, uuid7
 from remit.identity.person import Person, agent_cannot_decide
@@ -21,7 +21,12 @@ from remit.ledger.writer import Batch
 from remit.masking import mask_text
 from remit.plans.proposals.draft import ProposalDraft, proposal_id_for, same_plan
 from remit.plans.proposals.errors import already_closed_error, not_found_error, overdue_error, unverified_row_error
-from remit.plans.proposals.previews import ComputedPreview, build_preview_entry, save_preview
+from remit.plans.proposals.previews import (
+    ComputedPreview,
+    build_failure_entry,
+    build_preview_entry,
+    save_preview,
+)
 from remit.plans.proposals.queries import ProposalQueries
 from remit.plans.proposals.transitions import build_entry, change_state, require_current, require_evidence
 from remit.store.claims import ClaimKey, read_claim
@@ -122,6 +127,17 @@ class Proposals(ProposalQueries):
         row = self._ledger().transact(work)
         reach("proposal.previewed")
         return self._signal(row)
+
+    def record_failed_preview(self, proposal_id: str, problem: RemitError, by: str) -> None:
+        """Record, for people, why the preview of a pending proposal could not be computed."""
+
+        def work(batch: Batch) -> None:
+            row = self._require_row(batch, proposal_id)
+            if row.state == "PENDING":
+                batch.append(build_failure_entry(row, problem, by))
+
+        self._ledger().transact(work)
+        self.change_signal.notify()
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 

@@ -251,6 +251,8 @@ def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
     if subject == "person":
         on_behalf_of = f"for {payload.get('user')} of {payload.get('tenant')}" if payload.get("user") else ""
         return _join(payload.get("person"), payload.get("role"), on_behalf_of, payload.get("how"))
+    if kind == "proposal.preview_failed":
+        return _join(payload.get("plan_id"), payload.get("what"))
     if subject == "proposal":
         return _join(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
     if kind in {"goal.asked", "task.asked"}:

@@ -158,8 +158,14 @@ class PlanService(PlanRuns):
             found = self._workspace.proposals.find(row.proposal_id)
             if found is None or found.state != "PENDING" or job.is_cancelled:
                 return
-            preview = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
-            self._workspace.proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), actor)
+            proposals = self._workspace.proposals
+            try:
+                preview = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
+            except RemitError as problem:
+                if problem.reason is not Reason.CANCELLED:
+                    proposals.record_failed_preview(row.proposal_id, problem, actor)
+                raise
+            proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), actor)
 
         subject = _subject(row)
         try:
@@ -449,7 +455,7 @@ class PlanService(PlanRuns):
             job.wait(PREVIEW_WAIT_SECONDS)
             found = self._workspace.proposals.preview_of(row)
         if found is None:
-            raise PreviewNotStoredError(row.proposal_id)
+            raise PreviewNotStoredError(row.proposal_id, self._workspace.proposals.failed_preview_of(row))
         document = PlanPreviewDocument.from_tree(json.loads(found.document), source="the stored preview")
         return ProposalPreview(
             proposal_id=row.proposal_id,
