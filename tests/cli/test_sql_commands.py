@@ -72,7 +72,7 @@ def test_a_preview_shows_statements_rows_results_risk_and_undo(remit: Remit, pro
         "  removes   statement 3 (DELETE) removes rows, columns or whole tables",
         "  saved     rows.csv: CSV, 2 rows, 2 columns: id BIGINT, item VARCHAR",
         f"    20  {ROW}",
-        "  risk      HIGH",
+        "  risk      HIGH: SQL destroys data",
     ):
         assert line in shown.out.splitlines(), line
     assert "  undo      yes: the whole database file is backed up as it is now (" in shown.out

@@ -383,7 +383,7 @@ def test_changes_since_the_approval_are_named_and_no_button_offers_a_refused_act
         shown = stage.ask("GET", path, Cookie=cookie).text
         assert warning in shown, path
         assert "docs/held.md</span>: this file was changed since the plan was approved" in shown, path
-        assert ("with the files as they were then" in shown, "what was approved" in shown) == (True, True), path
+        assert ("when this preview was computed" in shown, "what was approved" in shown) == (True, True), path
         assert ("Yes, apply it" in shown, "Waits for agent" in shown) == (False, False), path
     fields = urlencode({"csrf": csrf, "name": proposal.proposal_id, "confirmed": "yes"})
     refused = stage.ask("POST", f"/runs/apply?name={proposal.proposal_id}", fields, Cookie=cookie)

@@ -164,7 +164,8 @@ def _count_hidden(lines: Iterable[tuple[int, int]], max_lines: int | None) -> in
 
 def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED) -> Iterator[str]:
     """Render the risk, the approvals by name with their options, the problems, and whether the plan can be undone."""
-    yield row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]))
+    why = f": {', '.join(map(display_name, document.risk_reasons))}" if document.risk_reasons else ""
+    yield row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]) + why)
     yield from _approvals(document, allowed)
     for rule in document.rules:
         yield row("checks", display_name(rule))

@@ -100,6 +100,9 @@ class PlanPreviewDocument(Contract):
         description="WITHHELD: the reader is an agent, and whether the plan would succeed depends on the files."
     )
     risk: RiskLevel
+    risk_reasons: Many[ShortText] = Field(
+        default=(), description="Why the risk is not lower: each cause of this level, in a few words."
+    )
     inputs: Many[ApprovedInput]
     files: Many[PreviewedFile]
     sql: Many[SqlPreviewed] = Field(

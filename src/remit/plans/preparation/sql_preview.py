@@ -69,20 +69,24 @@ class _Budget:
         return is_enough
 
 
-def risks_of_sql(summaries: Iterable[SqlTold]) -> list[RiskLevel]:
-    """Return the risk of each action.
+def causes_of_sql(summaries: Iterable[SqlTold]) -> Iterator[tuple[RiskLevel, str]]:
+    """Yield each cause of a risk of these actions, with its level.
 
     Statements that destroy data, that cannot be undone, or that are not shown are HIGH. Other changes of a database,
     and rows that replace a file, are MEDIUM.
     """
-    return [_risk(one) for one in summaries]
-
-
-def _risk(summary: SqlTold) -> RiskLevel:
-    if not summary.changes_database:
-        return "MEDIUM" if isinstance(summary, SqlPreviewed) and summary.replaces else "LOW"
-    is_high = summary.left_out or summary.irreversible or any(map(_destroys, summary.statements))
-    return "HIGH" if is_high else "MEDIUM"
+    for summary in summaries:
+        if not summary.changes_database:
+            if isinstance(summary, SqlPreviewed) and summary.replaces:
+                yield "MEDIUM", "rows replace a file"
+            continue
+        yield "MEDIUM", "a database is changed"
+        if summary.left_out:
+            yield "HIGH", "statements are left out"
+        if summary.irreversible:
+            yield "HIGH", "SQL cannot be undone"
+        if any(map(_destroys, summary.statements)):
+            yield "HIGH", "SQL destroys data"
 
 
 def _destroys(one: ToldStatement) -> bool:
