@@ -28,7 +28,7 @@ if str(ROOT) not in sys.path:  # a program has its own folder on the path, but n
     sys.path.insert(0, str(ROOT))
 
 from scripts.reference_architecture import render_plan_picture, step_rows  # noqa: E402 - see above
-from scripts.reference_schemas import Line, schema_lines  # noqa: E402 - see above
+from scripts.reference_schemas import Line, by_discriminator, schema_lines  # noqa: E402 - see above
 from scripts.reference_words import render_confirmation_words  # noqa: E402 - see above
 
 COLUMNS: Final = 100
@@ -163,6 +163,8 @@ def render_contracts() -> str:
     for name in CONTRACTS:
         schema = load_schema(name)
         lines += ["", f"## {name}", "", *schema["description"].splitlines(), "", *_contract_table(name, schema)]
+        if name == "plan":
+            lines += _plan_items(schema)
     return "\n".join(lines) + "\n"
 
 
@@ -174,6 +176,39 @@ def _contract_table(name: str, schema: dict[str, Any]) -> list[str]:
         return ["| field | required | type |", "|---|---|---|", *(_row(field) for field in fields)]
     rows = [f"{_row(field)} {field.description} |" for field in fields]
     return ["| field | required | type | meaning |", "|---|---|---|---|", *rows]
+
+
+def _plan_items(schema: dict[str, Any]) -> list[str]:
+    """Return a section for each kind of action, with its operations, and a table of the validation rules."""
+    lines = [
+        "",
+        "The sections below have the fields of each kind of action, and of the validation rules. The fields of an",
+        "operation stand beside its `type`, or together in an object `details`.",
+    ]
+    for kind, action in by_discriminator(schema, "action_plan", "action_type").items():
+        fields = [field for field in schema_lines(schema, action, levels=0) if field.name != "operation"]
+        lines += ["", f"### {kind}", "", "| field of the action | required | type | default |", "|---|---|---|---|"]
+        lines += [_row_with_default(field) for field in fields]
+        lines += ["", "| `type` of `operation` | field | required | type | default |", "|---|---|---|---|---|"]
+        lines += _choice_rows(schema, by_discriminator(action | {"$defs": schema["$defs"]}, "operation", "type"))
+    lines += ["", "### validation_rules", "", "| `type` of the rule | field | required | type | default |"]
+    return [
+        *lines,
+        "|---|---|---|---|---|",
+        *_choice_rows(schema, by_discriminator(schema, "validation_rules", "type")),
+    ]
+
+
+def _choice_rows(schema: dict[str, Any], choices: dict[str, dict[str, Any]]) -> list[str]:
+    rows = []
+    for kind, node in choices.items():
+        fields = [field for field in schema_lines(schema, node, levels=0) if field.name != "type"]
+        rows += [f"| `{kind}` {_row_with_default(field)}" for field in fields] or [f"| `{kind}` | | | | |"]
+    return rows
+
+
+def _row_with_default(field: Line) -> str:
+    return f"{_row(field)} {field.default} |"
 
 
 def _row(field: Line) -> str:

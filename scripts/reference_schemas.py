@@ -41,6 +41,18 @@ def schema_lines(schema: Schema, node: Schema | None = None, prefix: str = "", l
     return found
 
 
+def by_discriminator(schema: Schema, field: str, name: str) -> dict[str, Schema]:
+    """Return the alternatives of a field, or of the items of a list, by the constant that each has under `name`.
+
+    Of two spellings of an alternative, the first is returned.
+    """
+    node = _resolved(schema, schema["properties"][field])
+    found: dict[str, Schema] = {}
+    for shape in _objects(schema, node.get("items", node)):
+        found.setdefault(shape["properties"][name]["const"], shape)
+    return found
+
+
 def _objects(schema: Schema, node: Schema) -> list[Schema]:
     node = _resolved(schema, node)
     if node.get("properties"):

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import click
 import pytest
 from pydantic import BaseModel
 
 from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.plan import ActionType
 from remit.contracts.registry import CONTRACTS
 from remit.core.errors import MEANING, NEXT_STEPS, Reason
 from scripts.generate_reference import (
@@ -132,3 +134,15 @@ def test_edited_and_missing_pages_are_outdated_and_fresh_ones_are_not(tmp_path: 
     edited.write_text(edited.read_text(encoding="utf-8").replace("| `root` |", "| `route` |"), encoding="utf-8")
     (tmp_path / "docs/reference/cli.md").unlink()
     assert outdated(tmp_path) == ["docs/reference/cli.md", "docs/reference/settings.md"]
+
+
+def test_every_field_of_every_action_is_on_the_page_of_contracts() -> None:
+    page = render_contracts()
+    plan = page.partition("\n## plan\n")[2].partition("\n## ")[0]
+    for kind in get_args(ActionType):
+        section = plan.partition(f"\n### {kind}\n")[2].partition("\n### ")[0]
+        assert "| `depends_on` | no | list of string | none |" in section, kind
+    assert "| `json_update_value` | `value` | yes | any value |  |" in plan
+    assert "| `sql_execute` | `connection` | no | string | `duckdb` |" in plan
+    assert "| `json_path` | `expression` | yes | string |  |" in plan
+    assert "`depends_on`" in NEXT_STEPS[Reason.DEPENDENCY_INVALID]

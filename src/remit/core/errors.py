@@ -221,7 +221,7 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.CONTENT_REFUSED: "Correct the content, or approve the file by name: --allow-content",
     Reason.EXECUTABLE_REFUSED: "Approve the file by name, if it may be executed: --allow-executable",
     Reason.LIMIT_EXCEEDED: "Split the plan, or raise the limit in remit.yaml.",
-    Reason.DEPENDENCY_INVALID: "Correct `dependencies` of the action.",
+    Reason.DEPENDENCY_INVALID: "Correct `depends_on` of the action.",
     Reason.DEPENDENCY_FAILED: "Look at the error of the action that it depends on.",
     Reason.EDIT_NO_MATCH: "Read the file, and correct the edit.",
     Reason.EDIT_OUT_OF_RANGE: "Read the file, and correct the line numbers.",
