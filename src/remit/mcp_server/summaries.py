@@ -37,7 +37,7 @@ def summarise_proposal(view: ProposalView) -> str:
     if view.state == "RUNNING" and view.progress is not None:
         sentence = f"{sentence} {view.progress.phase}: {view.progress.done} of {view.progress.total}."
     if view.refused is not None and view.state == "APPROVED":
-        sentence = f"The last attempt changed nothing: {view.refused.what} {view.refused.next_step}"
+        sentence = f"The last attempt changed nothing: {view.refused.what}. {view.refused.next_step}"
     if view.undo is not None and view.undo.state == "POSSIBLE":
         sentence = f"{sentence} undo_plan rolls it back."
     return sentence

@@ -172,3 +172,26 @@ def test_why_no_preview_could_be_computed_is_shown_to_people_only(office: Office
     assert other.approve(made).state == "APPROVED"
     other.plans.close()
     assert office.store.workspace.verify_ledger().holds
+
+
+def test_an_agent_gets_no_empty_list_where_only_people_see_what_cannot_be_undone(office: Office) -> None:
+    drop, update, read = "DROP TABLE orders", "UPDATE log SET line = 'x'", "SELECT 1"
+    for queries, irreversible, risk in (
+        ([drop], ("a0",), "HIGH"),
+        (["ALTER TABLE orders ADD note text", read], ("a0",), "HIGH"),
+        ([update], None, "MEDIUM"),
+        ([drop, update], None, "HIGH"),
+        (["DELETE FROM orders"], None, "HIGH"),
+        (["this is no SQL"], None, "MEDIUM"),
+        ([read], (), "MEDIUM"),
+    ):
+        plan = plan_of(*(on_shop(f"a{number}", query) for number, query in enumerate(queries)))
+        seen = office.plans.preview(office.agent, plan)
+        assert (seen.needs.irreversible, seen.risk) == (irreversible, risk), queries
+        office.store.write("query.sql", queries[0])
+        seen = office.plans.preview(office.agent, plan_of(on_shop("a0", None, query_file="query.sql")))
+        assert (seen.needs.irreversible, seen.risk) == (None, "MEDIUM"), queries
+        if irreversible is not None:
+            people = office.plans.preview(ADMIN, plan)
+            assert set(people.needs.irreversible) == set(irreversible), queries
+            assert (people.risk == "HIGH") is (risk == "HIGH"), queries

@@ -62,13 +62,16 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
         yield f"  {file.operation:<8} {name}"
         yield from (f"    {line}" for line in (file.diff or "").splitlines())
     for report in document.sql:
-        yield f"  SQL      on {printable(report.connection)}: {printable(report.query_file or 'as the plan has it')}"
+        text = printable(report.query_file or "statements in the plan")
+        yield f"  SQL      on {printable(report.connection)}: {text}"
     for ran in document.pipelines:
         yield f"  PIPELINE {printable(ran.pipeline)}"
     for rule in document.rules:
         yield row("rule", printable(rule))
     for kind, names in document.needs.tree().items():
-        for name in names:
+        if names is None:
+            yield row("needs", f"maybe an approval by name ({kind}): only people see whether rows can be rolled back")
+        for name in names or ():
             yield row("needs", f"an approval by name ({kind}): {printable(name)}")
     yield row("risk", document.risk)
     yield row("note", document.withheld)

@@ -26,7 +26,7 @@ from remit.contracts.base import (
     Uuid4,
 )
 from remit.contracts.plans.change_log import FileOperation
-from remit.contracts.plans.preview import MAX_FINDINGS, NeededApprovals, PreviewedFinding
+from remit.contracts.plans.preview import MAX_FINDINGS, PreviewedFinding
 from remit.contracts.plans.report import Version
 from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, ShownParameter, StatementText
 from remit.contracts.plans.status import PlanStatus
@@ -92,6 +92,17 @@ class AgentPreviewedPipeline(Contract):
     parameters: Parameters
 
 
+class AgentNeededApprovals(Contract):
+    """The names that an approval must give beyond the plan, as far as its text shows them."""
+
+    protected: Many[RelativePath]
+    executable: Many[RelativePath]
+    content: Many[RelativePath]
+    irreversible: Many[Identifier] | None = Field(
+        description="The actions that cannot be rolled back; null: unknown, because it depends on the tables."
+    )
+
+
 class AgentPlanPreview(Contract):
     """The preview of a plan for its agent, with the content that the agent sent. Null: withheld, shown to people."""
 
@@ -111,7 +122,7 @@ class AgentPlanPreview(Contract):
     files: Many[AgentPreviewedFile]
     sql: Many[AgentPreviewedSql] = ()
     pipelines: Many[AgentPreviewedPipeline] = ()
-    needs: NeededApprovals = Field(
+    needs: AgentNeededApprovals = Field(
         description="The approvals that the text of the plan needs. The content of files may add to them."
     )
     findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)] = Field(

@@ -11,6 +11,7 @@ from typing import Final
 from remit.contracts.base import RiskLevel
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.agent_views import (
+    AgentNeededApprovals,
     AgentPlanPreview,
     AgentPreviewedFile,
     AgentPreviewedPipeline,
@@ -18,7 +19,7 @@ from remit.contracts.plans.agent_views import (
 )
 from remit.contracts.plans.change_log import FileOperation
 from remit.contracts.plans.plan import Action, FileCreate, FileDelete, FileRename, PipelineAction, Plan, SqlAction
-from remit.contracts.plans.preview import MAX_FINDINGS, NeededApprovals, PreviewedFinding
+from remit.contracts.plans.preview import MAX_FINDINGS, PreviewedFinding
 from remit.contracts.plans.sql_report import MAX_SQL_SHOWN
 from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.core.canonical import digest_bytes
@@ -33,6 +34,7 @@ from remit.plans.model.parameters import show_parameters
 from remit.plans.model.simulation_result import show_diff, show_sql
 from remit.plans.policy.plan import needed_approvals
 from remit.plans.preview.document import MANY_FILES, RISKS, replaces_document
+from remit.services.plans.agent_sql import destroys_by_its_text, irreversible_by_text
 
 WITHHELD: Final = (
     "An agent sees only what it sent itself. A person sees the diff, the results, the counts and what would fail, and"
@@ -172,18 +174,19 @@ def _finding(path: str, found: ContentFinding) -> PreviewedFinding:
     return PreviewedFinding.from_tree({"path": path, "rule": found.rule, "where": found.where, "what": found.what})
 
 
-def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFinding]) -> NeededApprovals:
+def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFinding]) -> AgentNeededApprovals:
     """Return the approvals that a person must give by name, limited to names in the plan.
 
     The files that a pipeline reads are named in the configuration, and left out.
     """
     named = {plain_spelling(path) for path in _name_items(plan)}
     needed = needed_approvals(plan, config)
-    return NeededApprovals(
+    on_server = irreversible_by_text(plan, config)
+    return AgentNeededApprovals(
         protected=tuple(path for path in needed.protected if path in named),
         executable=tuple(sorted({one.path for one in findings if one.rule == "executable"})),
         content=tuple(sorted({one.path for one in findings if one.rule != "executable"})),
-        irreversible=needed.irreversible,
+        irreversible=None if on_server is None else tuple(dict.fromkeys((*needed.irreversible, *on_server))),
     )
 
 
@@ -199,7 +202,7 @@ def _name_items(plan: Plan) -> Iterator[str]:
             yield rule.schema_file
 
 
-def _risk(plan: Plan, needs: NeededApprovals, findings: Sequence[PreviewedFinding]) -> RiskLevel:
+def _risk(plan: Plan, needs: AgentNeededApprovals, findings: Sequence[PreviewedFinding]) -> RiskLevel:
     named: list[RiskLevel] = [action.risk_level for action in plan.action_plan]
     named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in findings]
     if needs.protected or needs.irreversible or any(map(_is_grave, plan.action_plan)):
@@ -212,7 +215,7 @@ def _risk(plan: Plan, needs: NeededApprovals, findings: Sequence[PreviewedFindin
 
 
 def _is_grave(action: Action) -> bool:
-    return isinstance(action, FileDelete) or replaces_document(action)
+    return isinstance(action, FileDelete) or replaces_document(action) or destroys_by_its_text(action)
 
 
 def _sentence(rule: ValidationRule) -> str:
