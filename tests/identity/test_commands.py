@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from remit.cli.common.completion import complete_token
 from remit.cli.token import token as token_command
 from remit.contracts.browser.browser import AUDIENCE, ISSUER
+from remit.core.errors import RefusedError
+from remit.identity.person import person_at_terminal
 from remit.identity.tokens import Tokens
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Remit, remit
@@ -159,6 +161,41 @@ def test_keys_can_be_trusted_rotated_and_distrusted(remit: Remit, project: Path,
     assert remit("token", "distrust", "k1").out.startswith("k1 is revoked")
     with opened(project) as workspace:
         assert [key.is_active for key in workspace.tokens.keys] == [False, True]
+
+
+def test_a_retired_key_that_leaked_is_revoked_by_its_id_and_its_tokens_say_so(remit: Remit, project: Path) -> None:
+    """`rotate-key --revoke` revokes the active key only. The command says so, and names the one for the retired key."""
+    old = remit("token", "issue", "--sub", "bot", "--cap", "plan.propose", "--json").document
+    assert remit("token", "rotate-key").code == 0
+    rotated = remit("token", "rotate-key", "--revoke")
+    assert f"remit token distrust {old['kid']}" in rotated.err
+    with opened(project) as workspace:
+        assert workspace.tokens.verify(old["token"]).jti == old["jti"]
+
+    refused = remit("token", "revoke", old["kid"])
+    assert refused.code == 2
+    assert "this is the id of a key" in refused.err
+    assert f"remit token distrust {old['kid']}" in refused.err
+    assert remit("token", "list", "--json").document["revoked_elsewhere"] == []
+
+    assert remit("token", "distrust", old["kid"]).code == 0
+    with opened(project) as workspace, pytest.raises(RefusedError, match="key of this token was revoked"):
+        workspace.tokens.verify(old["token"])
+    [row] = remit("token", "list", "--json").document["tokens"]
+    assert row["state"].startswith("key revoked ")
+    assert "Nothing is left to do" in remit("token", "distrust", old["kid"]).err
+
+
+def test_every_change_of_a_key_names_its_actor(remit: Remit, project: Path) -> None:
+    remit("token", "issue", "--sub", "bot", "--cap", "plan.propose")
+    remit("token", "rotate-key", "--revoke")
+    remit("keys", "rotate", "kernel", "--revoke")
+    retired = remit("keys", "rotate", "protocol", "--json").document["old_key_id"]
+    remit("keys", "revoke", retired)
+    assert "Nothing is left to do" in remit("keys", "revoke", retired).err
+    entries = [each for each in remit("ledger", "show", "--json").document if each["kind"].startswith("key.")]
+    assert len(entries) == 9
+    assert {each["actor"] for each in entries} == {person_at_terminal({}).id}
 
 
 def test_a_token_for_the_other_operations_is_issued(remit: Remit, project: Path) -> None:

@@ -9,6 +9,7 @@ from remit.cli.common.options import json_option, open_output, output_option, sh
 from remit.core.errors import Reason, RefusedError
 from remit.crypto.keyring import render_public_pem
 from remit.crypto.signing import PublicKey, Role
+from remit.identity.person import person_at_terminal
 from remit.workspace.workspace import Workspace
 
 ROLE = click.Choice(get_args(Role))
@@ -79,7 +80,7 @@ def rotate(role: Role, revoke: bool, directory: Path, as_json: bool) -> None:
     The old key still verifies what it signed before. Its private half is destroyed.
     """
     with Workspace.open(directory) as workspace:
-        old, new = workspace.rotate_key(role, revoke=revoke)
+        old, new = workspace.rotate_key(role, revoke=revoke, actor=person_at_terminal(workspace.environ).id)
     if as_json:
         show_json({"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id, "old_state": _state(old)})
         return
@@ -98,7 +99,7 @@ def revoke(key_id: str, directory: Path, as_json: bool) -> None:
     Everything that it ever signed becomes invalid. For an active key: remit keys rotate ROLE --revoke.
     """
     with Workspace.open(directory) as workspace:
-        found = workspace.revoke_key(key_id)
+        found = workspace.revoke_key(key_id, actor=person_at_terminal(workspace.environ).id)
     if as_json:
         show_json({"role": found.role, "key_id": found.key_id, "state": _state(found)})
     else:

@@ -6,7 +6,7 @@ The options of `remit token issue` are parsed strictly. The error for a wrong va
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -240,7 +240,7 @@ def token() -> None:
     type=Life(),
     default="1h",
     show_default=True,
-    help="How long the token is valid, such as 90s, 30m, 1h or 7d.",
+    help="How long the token is valid, such as 90s, 30m, 1h or 7d. It must end within 31 days from now.",
 )
 @click.option(
     "--not-before", type=Moment(), help="The time from which the token is valid, such as 2026-01-31T09:30:00Z."
@@ -340,15 +340,17 @@ def revoke(jti: str, reason: str | None, directory: Path, as_json: bool) -> None
 def list_tokens(directory: Path, as_json: bool) -> None:
     """List the tokens that this workspace issued, the newest first.
 
-    Also lists the tokens of other issuers that were revoked here.
+    Also lists the tokens of other issuers that were revoked here. The state "key revoked" means that the key of the
+    token was revoked, so the token is not valid.
     """
     with Workspace.open(directory) as workspace:
         found, now = workspace.tokens.listed(), render_time(workspace.clock())
         foreign = workspace.tokens.foreign_revocations()
+        leaked = {key.kid: key.revoked_at for key in workspace.tokens.keys if key.revoked_at}
     if as_json:
         show_json(
             {
-                "tokens": [_tree(row, now) for row in found],
+                "tokens": [_tree(row, now, leaked) for row in found],
                 "revoked_elsewhere": [one._asdict() for one in foreign],
             }
         )
@@ -358,9 +360,9 @@ def list_tokens(directory: Path, as_json: bool) -> None:
             "This workspace has issued no token. Issue one: remit token issue --sub AGENT --cap navigate --domain HOST"
         )
         return
-    rows = [(row.jti, row.sub, _state(row, now), _used(row), _short_caps(row), _scope(row)) for row in found] + [
-        (one.jti, "", f"revoked {one.revoked_at[:19]}Z", "", "", "another issuer") for one in foreign
-    ]
+    rows = [
+        (row.jti, row.sub, _state(row, now, leaked), _used(row), _short_caps(row), _scope(row)) for row in found
+    ] + [(one.jti, "", f"revoked {one.revoked_at[:19]}Z", "", "", "another issuer") for one in foreign]
     show_table(("jti", "agent", "state", "used", "may", "where"), rows, prose={"may", "where"})
 
 
@@ -395,24 +397,35 @@ def list_keys(directory: Path, as_json: bool) -> None:
     "--revoke",
     "leaked",
     is_flag=True,
-    help="Also revoke the old key, because it may have leaked. Every token that it signed becomes invalid.",
+    help="Also revoke the active key, because it may have leaked. Every token that it signed becomes invalid. For a key"
+    " that is already retired: remit token distrust KID.",
 )
 @workspace_option
 @json_option
 def rotate_key(leaked: bool, directory: Path, as_json: bool) -> None:
-    """Make a new key for the tokens of this workspace.
+    """Make a new key for the tokens of this workspace, and retire the active one.
 
-    Tokens that the old key signed stay valid, unless --revoke is given.
+    Tokens that the retired key signed stay valid until they expire. --revoke revokes only the key that was active until
+    now. To revoke a key that was retired earlier, use `remit token distrust KID`.
     """
     with Workspace.open(directory) as workspace:
-        person_at_terminal(workspace.environ)
-        old, new = workspace.tokens.rotate_key(revoke=leaked)
+        who = person_at_terminal(workspace.environ)
+        retired = [
+            key.kid for key in workspace.tokens.keys if key.origin == "own" and key.retired_at and not key.revoked_at
+        ]
+        old, new = workspace.tokens.rotate_key(revoke=leaked, actor=who.id)
     if as_json:
         show_json({"old_kid": old.kid if old else None, "new_kid": new.kid, "old_state": old and _key_state(old)})
         return
     if old is not None:
         click.echo(f"{old.kid} is {_key_state(old)}")
     click.echo(f"{new.kid} signs from now on")
+    if leaked and retired:
+        click.echo(
+            "note: tokens of the keys that were retired before stay valid. If one of these keys may have leaked:\n"
+            + "\n".join(f"  remit token distrust {kid}" for kid in retired),
+            err=True,
+        )
 
 
 @token.command()
@@ -440,9 +453,10 @@ def trust(pem: Any, kid: str | None, directory: Path, as_json: bool) -> None:
 @workspace_option
 @json_option
 def distrust(kid: str, directory: Path, as_json: bool) -> None:
-    """Revoke a key that verifies tokens.
+    """Revoke a key that verifies tokens: a retired key of this workspace, or the key of another issuer.
 
-    Every token that it ever signed becomes invalid. For the key of this workspace: remit token rotate-key --revoke.
+    Every token that it ever signed becomes invalid. `remit token keys` lists the keys. For the active key of this
+    workspace, which signs new tokens: remit token rotate-key --revoke.
     """
     with Workspace.open(directory) as workspace:
         key = workspace.tokens.revoke_key(kid, actor=person_at_terminal(workspace.environ).id)
@@ -456,20 +470,23 @@ def _time(issued: Any) -> str:
     return f"{datetime.fromtimestamp(issued.claims.exp, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _tree(row: "TokenRow", now: str) -> dict[str, Any]:
+def _tree(row: "TokenRow", now: str, leaked: Mapping[str, str]) -> dict[str, Any]:
     return {
         **row._asdict(),
         "caps": json.loads(row.caps),
         "constraints": json.loads(row.constraints),
-        "state": _state(row, now),
+        "state": _state(row, now, leaked),
     }
 
 
-def _state(row: "TokenRow", now: str) -> str:
+def _state(row: "TokenRow", now: str, leaked: Mapping[str, str]) -> str:
+    """Return the state of a token. `leaked` has the time of revocation of each revoked key, by `kid`."""
     if row.revoked_at:
         return f"revoked {row.revoked_at[:19]}Z"
     if row.expires_at <= now:
         return f"expired {row.expires_at[:19]}Z"
+    if row.kid in leaked:
+        return f"key revoked {leaked[row.kid][:19]}Z"
     if row.not_before > now:
         return f"from {row.not_before[:19]}Z"
     return f"until {row.expires_at[:19]}Z"

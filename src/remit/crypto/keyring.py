@@ -110,7 +110,12 @@ def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
             advice = f"Run: remit keys rotate {found.role} --revoke" if found else "`remit keys list` shows the ids."
             raise RefusedError(Reason.KEY_UNKNOWN, what, where=key_id, next_step=advice)
         if found.revoked_at:
-            raise RefusedError(Reason.REVOKED, f"this key was already revoked at {found.revoked_at}", where=key_id)
+            raise RefusedError(
+                Reason.REVOKED,
+                f"this key was already revoked at {found.revoked_at}",
+                where=key_id,
+                next_step="Nothing is left to do: its signatures are not accepted. `remit keys list` shows the others.",
+            )
         revoked = PublicKey(found.role, found.public, found.created_at, found.retired_at, render_time(clock()))
         _write_keyring(folder, [revoked if key.key_id == key_id else key for key in ring])
         return revoked

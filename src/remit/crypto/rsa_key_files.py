@@ -169,7 +169,12 @@ def revoke_token_key(folder: Path, kid: str, clock: Clock) -> TokenKey:
             advice = "Run: remit token rotate-key --revoke" if found else "`remit token keys` shows the ids."
             raise RefusedError(Reason.KEY_UNKNOWN, what, where=kid, next_step=advice)
         if found.revoked_at:
-            raise RefusedError(Reason.REVOKED, f"this key was already revoked at {found.revoked_at}", where=kid)
+            raise RefusedError(
+                Reason.REVOKED,
+                f"this key was already revoked at {found.revoked_at}",
+                where=kid,
+                next_step="Nothing is left to do: no token of this key is valid. `remit token keys` shows the others.",
+            )
         revoked = replace(found, revoked_at=render_time(clock()))
         _write_ring(folder, [revoked if key.kid == kid else key for key in ring])
         return revoked

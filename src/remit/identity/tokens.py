@@ -114,7 +114,7 @@ class Tokens:
             EnvironmentFailureError: The key or the store cannot be used.
         """
         if self.keys.own_key() is None:
-            self._make_key()
+            self._make_key(actor)
         config = self._config()
         issued = issue_token(load_token_signer(self._folder), wish, config.issuer, config.audience, self._clock())
         claims = issued.claims
@@ -200,6 +200,14 @@ class Tokens:
         changes nothing.
         """
         full_jti = self.resolve_jti(jti)
+        if self.keys.get(full_jti) is not None and full_jti not in {row.jti for row in self.listed()}:
+            raise RefusedError(
+                Reason.MALFORMED,
+                "this is the id of a key, not of a token",
+                where=f"key {full_jti}",
+                next_step="`remit token list` shows the tokens. To revoke the key, and so all of its tokens: "
+                + self._to_revoke(full_jti),
+            )
         if not (full_jti.isprintable() and 0 < len(full_jti) <= 200):
             raise RefusedError(Reason.MALFORMED, "a token's id has 1 to 200 printable characters", where="jti")
         why = mask_text(reason)[:1_000] if reason else None
@@ -216,6 +224,10 @@ class Tokens:
         for each in self._waiting:
             each().change_signal.notify()
         return full_jti
+
+    def _to_revoke(self, kid: str) -> str:
+        active = self.keys.own_key()
+        return "remit token rotate-key --revoke" if active and active.kid == kid else f"remit token distrust {kid}"
 
     def resolve_jti(self, jti: str) -> str:
         """Complete the beginning of an id if it fits one token issued here. Return any other text unchanged.
@@ -248,13 +260,14 @@ class Tokens:
 
     # --- keys ---------------------------------------------------------------------------------------------------------
 
-    def rotate_key(self, *, revoke: bool = False) -> tuple[TokenKey | None, TokenKey]:
+    def rotate_key(self, *, revoke: bool = False, actor: str | None = None) -> tuple[TokenKey | None, TokenKey]:
         """Make a new own key. The intention is recorded first, so that the ledger explains the key after a crash."""
         intended = {"role": "policy", "revoke": revoke}
-        self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", intended))
+        self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", intended, actor=actor))
         old, new = rotate_policy_key(self._folder, self._clock, revoke=revoke)
         payload = {"role": "policy", "old_key_id": old.kid if old else None, "new_key_id": new.kid}
-        self._ledger().append(NewEntry(self._tenant_id, "key.revoked" if revoke else "key.rotated", new.kid, payload))
+        kind = "key.revoked" if revoke else "key.rotated"
+        self._ledger().append(NewEntry(self._tenant_id, kind, new.kid, payload, actor=actor))
         return old, new
 
     def trust_key(self, pem: bytes, *, kid: str | None, source: str, actor: str) -> TokenKey:
@@ -271,12 +284,12 @@ class Tokens:
         self._ledger().append(NewEntry(self._tenant_id, "key.revoked", kid, payload, actor=actor))
         return key
 
-    def _make_key(self) -> None:
-        self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", {"role": "policy"}))
+    def _make_key(self, actor: str | None) -> None:
+        intended = {"role": "policy"}
+        self._ledger().append(NewEntry(self._tenant_id, "key.rotation_intended", "policy", intended, actor=actor))
         key = create_policy_key(self._folder, self._clock)
-        self._ledger().append(
-            NewEntry(self._tenant_id, "key.rotated", key.kid, {"role": "policy", "new_key_id": key.kid})
-        )
+        payload = {"role": "policy", "new_key_id": key.kid}
+        self._ledger().append(NewEntry(self._tenant_id, "key.rotated", key.kid, payload, actor=actor))
 
 
 def _rendered(seconds: int) -> str:

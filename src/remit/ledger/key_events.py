@@ -11,12 +11,16 @@ from remit.ledger.verify.verifier import chain_owners
 from remit.ledger.writer import Batch, Ledger
 
 
-def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -> tuple[PublicKey, PublicKey]:
+def rotate_and_record(
+    ledger: Ledger, keys: Path, role: Role, *, revoke: bool, actor: str | None = None
+) -> tuple[PublicKey, PublicKey]:
     """Rotate a key. Return the old and the new one. After this returns, no writer signs with the old key.
 
     The intention is recorded first, so the ledger explains a new keyring whose own entry a crash prevented.
     """
-    ledger.append(NewEntry(DEFAULT_TENANT, "key.rotation_intended", role, {"role": role, "revoke": revoke}))
+    intended = {"role": role, "revoke": revoke}
+    ledger.append(NewEntry(DEFAULT_TENANT, "key.rotation_intended", role, intended, actor=actor))
+    kind = "key.revoked" if revoke else "key.rotated"
 
     def work(batch: Batch) -> tuple[PublicKey, PublicKey]:
         now = _not_before_the_heads(batch) if role == "audit" else batch.clock()
@@ -25,17 +29,17 @@ def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -
         # A new audit key signs a head for every chain, so that no chain depends on a revoked key.
         tenants = list(chain_owners(batch.store)) if role == "audit" else []
         for tenant_id in {DEFAULT_TENANT, *tenants}:
-            batch.append(NewEntry(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
+            batch.append(NewEntry(tenant_id, kind, new.key_id, known, actor=actor))
         return old, new
 
     return ledger.transact(work)
 
 
-def revoke_and_record(ledger: Ledger, keys: Path, key_id: str) -> PublicKey:
+def revoke_and_record(ledger: Ledger, keys: Path, key_id: str, *, actor: str | None = None) -> PublicKey:
     def work(batch: Batch) -> PublicKey:
         revoked = revoke_key(keys, key_id, batch.clock)
         known = {"role": revoked.role, "old_key_id": key_id}
-        batch.append(NewEntry(DEFAULT_TENANT, "key.revoked", key_id, known))
+        batch.append(NewEntry(DEFAULT_TENANT, "key.revoked", key_id, known, actor=actor))
         return revoked
 
     return ledger.transact(work)

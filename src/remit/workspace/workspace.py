@@ -500,12 +500,13 @@ class Workspace(WorkspaceServices):
             self.store, self.keyring, self.anchors, tenant_id=tenant_id, known_heads=known_heads, progress=progress
         )
 
-    def rotate_key(self, role: Role, *, revoke: bool = False) -> tuple[PublicKey, PublicKey]:
+    def rotate_key(self, role: Role, *, revoke: bool = False, actor: str | None = None) -> tuple[PublicKey, PublicKey]:
         """Make a new key for a role, and record it. No writer signs with the old key after this returns.
 
         Args:
             role: The role of the key.
             revoke: Also revoke the old key, so that no earlier signature of it is accepted.
+            actor: The actor of the ledger entries.
 
         Returns:
             The old and the new public key.
@@ -513,13 +514,14 @@ class Workspace(WorkspaceServices):
         Raises:
             EnvironmentFailureError: The keys or the store cannot be written.
         """
-        return rotate_and_record(self.ledger, self.state.keys, role, revoke=revoke)
+        return rotate_and_record(self.ledger, self.state.keys, role, revoke=revoke, actor=actor)
 
-    def revoke_key(self, key_id: str) -> PublicKey:
+    def revoke_key(self, key_id: str, *, actor: str | None = None) -> PublicKey:
         """Revoke a retired key, and record it. No signature of this key is accepted any more.
 
         Args:
             key_id: The id of the key.
+            actor: The actor of the ledger entry.
 
         Returns:
             The revoked public key.
@@ -527,4 +529,4 @@ class Workspace(WorkspaceServices):
         Raises:
             RefusedError: The key is unknown, or still in use.
         """
-        return revoke_and_record(self.ledger, self.state.keys, key_id)
+        return revoke_and_record(self.ledger, self.state.keys, key_id, actor=actor)

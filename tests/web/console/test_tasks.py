@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from remit.authority.capability_token import TokenRequest
+from remit.contracts.browser.browser import TokenConstraints
 from remit.governed_functions import governed
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
@@ -400,6 +403,10 @@ def test_tokens_are_issued_and_revoked_simulations_promoted_and_retired_people_i
     with pytest.raises(Exception, match="revoked"):
         stage.workspace.tokens.verify(text)
     assert text not in page.content()
+    stage.workspace.tokens.issue(TokenRequest("day-bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1)))
+    stage.workspace.tokens.rotate_key(revoke=True)
+    page.goto("/tokens")
+    expect(page.locator("tr", has_text="day-bot").get_by_text("Key revoked")).to_be_visible()
 
     page.goto(f"/catalogue?tenant={TENANT}")
     page.get_by_role("link", name="See whether it works").click()

@@ -68,6 +68,7 @@ def _render_tokens(
         status_of(problem) if problem else 200,
         here="/tokens",
         tokens=found.items,
+        revoked_keys={key.kid for key in get_services(request).workspace.tokens.keys if key.revoked_at},
         older=address("/tokens", cursor=found.next) if found.next else None,
         browser_caps=BROWSER_CAPABILITIES,
         door_caps=SERVICE_CAPABILITIES,
