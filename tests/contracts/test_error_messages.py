@@ -51,6 +51,17 @@ def test_a_wrong_field_is_named_with_what_is_allowed(subtests: pytest.Subtests) 
             assert problem.next_step == "Compare it with: remit schema plan"
 
 
+def test_an_operation_of_another_action_names_this_action(subtests: pytest.Subtests) -> None:
+    kinds = {"delete": "FILE_DELETE", "rename": "FILE_RENAME", "write": "FILE_CREATE", "sql_execute": "SQL_EXECUTE"}
+    for operation, kind in kinds.items():
+        with subtests.test(operation):
+            problem = refused(plan(action_type="FILE_MODIFY", operation={"type": operation}))
+            assert f"{operation!r} is the operation of the action {kind}" in problem.what
+            assert "most likely" not in problem.what
+    close = refused(plan(action_type="FILE_MODIFY", operation={"type": "line_delet"}))
+    assert "most likely 'line_delete'" in close.what
+
+
 def test_a_missing_kind_of_action_is_a_missing_field() -> None:
     problem = refused({"plan_id": "p", "action_plan": [{"action_id": "a1"}]})
     assert (problem.what, problem.where) == ("a required field is missing", "plan.json, $.action_plan[0].action_type")

@@ -39,6 +39,14 @@ _TO_WRITE: Final[dict[tuple[int | str, ...], str]] = {
         " for other query files"
     ),
 }
+# Operations that FILE_MODIFY and SCHEMA_UPDATE do not have, with the action that has each of them.
+_ACTION_OF_OPERATION: Final = {
+    "write": "FILE_CREATE",
+    "delete": "FILE_DELETE",
+    "rename": "FILE_RENAME",
+    "sql_execute": "SQL_EXECUTE",
+    "pipeline_run": "PIPELINE_RUN",
+}
 _BOUNDS: Final = {
     "literal_error": "this must be {expected}",
     "string_too_short": "this must not be empty",
@@ -155,9 +163,14 @@ def _why(error: ErrorDetails) -> str:
 
 
 def _guess(details: dict[str, Any]) -> str:
-    """Return the allowed value that is most similar to the given one. The given value is not repeated."""
+    """Return the allowed value that is most similar to the given one, or the action that has the given operation.
+
+    Another given value is not repeated.
+    """
     allowed = [tag.strip("'") for tag in str(details["expected_tags"]).split(", ")]
     requested = str(details.get("tag", ""))
+    if requested in _ACTION_OF_OPERATION and "json_update_value" in allowed:
+        return f"; {requested!r} is the operation of the action {_ACTION_OF_OPERATION[requested]}"
     # The comparison takes time for each letter, and no allowed name is that long.
     close = difflib.get_close_matches(requested, allowed, n=1) if len(requested) <= _LONGEST_GUESS else []
     return f"; most likely {close[0]!r}" if close else ""

@@ -3,6 +3,7 @@
 import shlex
 from typing import Final
 
+from remit.approvals.errors import REVOKED
 from remit.contracts.plans.agent_views import AgentUndoAnswer
 from remit.contracts.services.common import BrowseAnswer, GoalAnswer, TaskAnswer, Waiting
 from remit.contracts.services.plans import ProposalView, UndoAnswer
@@ -14,7 +15,7 @@ _PROPOSALS: Final = {
     "APPROVED": "Approved, and not applied yet. Call apply_plan.",
     "DENIED": "A person denied the plan. Nothing was changed.",
     "EXPIRED": "No person decided in time. Nothing was changed. Propose the plan again if it is still needed.",
-    "VOID": "The plan was withdrawn, or its token was revoked. Nothing was changed.",
+    "VOID": "The approval of the plan is void. Nothing was changed.",
     "RUNNING": "The plan is being applied.",
     "UNFINISHED": "The process that applied the plan has ended. Remit finishes or undoes it; call plan_status later.",
     "APPLIED": "The plan was applied.",
@@ -26,6 +27,12 @@ _PROPOSALS: Final = {
     "NOT_VOUCHED_FOR": "The ledger does not prove the state of this plan. A person has to run: remit ledger verify",
 }
 
+_VOID: Final = {
+    "withdrawn": "The plan was withdrawn. Nothing was changed.",
+    REVOKED: "The token that proposed the plan was revoked, so the plan is void. Nothing was changed.",
+}
+"""The words for a proposal that is void, by the beginning of its reason. The rest of the reason is not repeated."""
+
 
 def summarise_proposal(view: ProposalView) -> str:
     if view.state == "PENDING":
@@ -34,6 +41,9 @@ def summarise_proposal(view: ProposalView) -> str:
             f" Then call plan_status, and apply_plan, with proposal_id {view.proposal_id}."
         )
     sentence = _PROPOSALS[view.state]
+    if view.state == "VOID" and view.reason is not None:
+        causes = ((why, text) for why, text in _VOID.items() if view.reason.startswith(why))
+        sentence = next((text for _, text in causes), sentence)
     if view.state == "RUNNING" and view.progress is not None:
         sentence = f"{sentence} {view.progress.phase}: {view.progress.done} of {view.progress.total}."
     if view.refused is not None and view.state == "APPROVED":

@@ -220,7 +220,7 @@ def test_the_undo_of_a_plan_that_was_never_applied_is_refused_as_too_early_and_n
         assert stranger.reason is Reason.STATE_MISSING
 
 
-def test_a_report_of_drift_names_no_command_flags_and_says_where_the_replaced_text_is_kept(
+def test_a_report_of_drift_says_where_a_person_overwrites_and_where_the_replaced_text_is_kept(
     office: ProposalWorkspace,
 ) -> None:
     name, path = _drifted(office)
@@ -228,9 +228,10 @@ def test_a_report_of_drift_names_no_command_flags_and_says_where_the_replaced_te
     to_person = office.plans.undo(OPERATOR, name).refused
     assert to_agent is not None
     assert to_person is not None
-    assert f"Only a person can overwrite the later changes: {CONSOLE}/runs/" in to_agent.next_step
+    assert f"Only a person can overwrite the later changes, in the console at {CONSOLE}/runs/" in to_agent.next_step
+    assert f"remit rollback {office.plans.get(OPERATOR, name).envelope_id} --force" in to_agent.next_step
     assert "forced rollback overwrites it" in to_person.next_step
-    assert "--" not in to_agent.next_step + to_person.next_step
+    assert "--" not in to_person.next_step
     assert office.plans.preview_undo(OPERATOR, name).set_aside == ()
     digest = office.plans.preview_undo(OPERATOR, name).drift_digest
     answer = office.plans.undo(OPERATOR, name, force=True, drift_digest=digest)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -94,7 +95,7 @@ class ClosedTool(Tool):
             with bind_request(getattr(context.request_context.request, "state", None)):
                 answer = await self._spec.handler(ToolCall(self._server_context, parsed, context))
         except RemitError as problem:
-            return refusal(describe_error(problem))
+            return refusal(_advise_client(describe_error(problem)))
         except MCPError:
             raise
         except Exception:
@@ -115,6 +116,25 @@ _UNEXPECTED: Final = ErrorTold(
     where="the MCP server",
     next_step="Call the status tool: the effect may have taken place. The log of the server has the details.",
 )
+
+
+_OF_TERMINAL: Final = (
+    (r"Compare it with: remit schema plan(?!\S)", "Compare it with the schema of `plan` in the tool propose_plan."),
+    (r"Compare it with: remit schema \S+", "Compare it with the input schema of this tool."),
+    (r"`remit schema \S+` prints its JSON Schema\.", "The input schema of this tool has its fields."),
+    (r"`remit schema` lists the contracts\.", "The input schema of this tool has its fields."),
+    (r"It is approved already\. To apply it: remit apply .*", "Apply a plan by its proposal_id, with apply_plan."),
+    (r"It is not approved yet\. To approve it: remit approve .*", "Propose a plan with propose_plan."),
+    (r"To issue a lease for this task: remit task lease .*", "Run a task with run_task, with a lease of a person."),
+)
+"""Parts of a next step that name a command of this machine, and the words for a client, which calls tools."""
+
+
+def _advise_client(problem: ErrorTold) -> ErrorTold:
+    advice = problem.next_step
+    for command, words in _OF_TERMINAL:
+        advice = re.sub(command, words, advice)
+    return problem.model_copy(update={"next_step": advice})
 
 
 def refusal(problem: ErrorTold) -> CallToolResult:

@@ -27,8 +27,8 @@ def not_found_error(name: str) -> RefusedError:
         Reason.STATE_MISSING,
         "there is no such proposal",
         where=f"proposal {name}",
-        next_step="A person lists the pending proposals with `remit approvals`. An agent gives the whole id that"
-        " `remit propose` printed.",
+        next_step="A person lists the pending proposals with `remit approvals`. An agent gives the whole proposal_id"
+        " that it received for its proposal.",
     )
 
 

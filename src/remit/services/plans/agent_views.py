@@ -121,7 +121,7 @@ def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
         status="EXECUTED" if answer.status == "NOTHING" else answer.status,
         envelope_id=answer.envelope_id,
         stored=answer.stored,
-        refused=None if refused is None else describe_error(_undo_problem(refused.code, link)),
+        refused=None if refused is None else describe_error(_undo_problem(refused.code, answer.envelope_id, link)),
         withheld=UNDO_WITHHELD,
     )
 
@@ -142,18 +142,20 @@ def agent_error(problem: RemitError) -> RemitError:
     )
 
 
-def agent_undo_error(problem: RemitError, link: str | None) -> RemitError:
+def agent_undo_error(problem: RemitError, envelope_id: str, link: str | None) -> RemitError:
     """Return why a run was not rolled back, in such words. `link` is the page of the run, for a person."""
-    return problem if problem.reason in DISCLOSED_REASONS else _undo_problem(problem.reason, link)
+    return problem if problem.reason in DISCLOSED_REASONS else _undo_problem(problem.reason, envelope_id, link)
 
 
-def _undo_problem(reason: Reason, link: str | None) -> RemitError:
+def _undo_problem(reason: Reason, envelope_id: str, link: str | None) -> RemitError:
     link_text = f": {link}" if link else "."
+    console = f"in the console at {link}, or " if link else ""
     if reason is Reason.DRIFTED:
         return RefusedError(
             Reason.DRIFTED,
             "something that the plan changed has changed again since, so nothing was rolled back",
-            next_step=f"Only a person can overwrite the later changes{link_text}",
+            next_step=f"Only a person can overwrite the later changes, {console}at a terminal with:"
+            f" remit rollback {envelope_id} --force",
         )
     return RefusedError(
         Reason.ROLLBACK_FAILED,

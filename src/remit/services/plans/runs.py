@@ -153,7 +153,7 @@ class PlanRuns:
             _require_ids(checkpoints)
             answer = self._undo(caller, name, force=force, drift_digest=None, checkpoints=checkpoints)
         except RemitError as problem:
-            raise agent_undo_error(problem, self._views.link_of_run(envelope_id)) from None
+            raise agent_undo_error(problem, envelope_id, self._views.link_of_run(envelope_id)) from None
         return agent_undo(answer, self._views.link_of_run(envelope_id))
 
     def _undo(
