@@ -225,6 +225,31 @@ def test_of_a_plan_that_only_can_be_denied_no_approval_is_offered(remit: Remit, 
     assert remit(*shlex.split(deny.replace("...", "mind the words"))[1:]).code == 0
 
 
+def test_all_lists_decided_plans_too(remit: Remit, tmp_path: Path) -> None:
+    assert remit("init").code == 0
+    (tmp_path / "project" / "a.txt").write_text("one\n")
+    denied, applied, pending = (
+        proposed_by_bot(remit, plan_of(replace("a", "a.txt", "one", word), plan_id=f"to-{word}"))
+        for word in ("two", "three", "four")
+    )
+    assert remit("approvals", "deny", denied).code == 0
+    approve, _ = answers_of(remit("approvals", "show", applied))
+    assert remit(*shlex.split(approve)[1:]).code == 0
+    assert remit("approvals", "list", "--plans").out.count(pending) == 1
+    assert denied not in remit("approvals", "list", "--plans").out
+    everything = ("approvals", "list", "--plans", "--all")
+    assert re.search(
+        rf"^{applied} .* approved by \S+, not applied ", remit(*everything, COLUMNS="240").out, re.MULTILINE
+    )
+    assert remit("apply", "--proposal", applied).code == 0
+    listed = remit(*everything, COLUMNS="240").out
+    for name, state in ((denied, "denied by "), (applied, "applied "), (pending, "pending, ")):
+        assert re.search(rf"^{name} .* {state}", listed, re.MULTILINE), listed
+    assert denied in remit("approvals", "list", "--all", COLUMNS="240").out
+    states = {each["proposal_id"]: each["state"] for each in remit(*everything, "--json").document["plans"]}
+    assert states == {denied: "DENIED", applied: "APPLIED", pending: "PENDING"}
+
+
 @pytest.mark.req("PV-07")
 def test_of_a_stale_preview_only_compute_and_deny_are_offered(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0

@@ -22,6 +22,7 @@ from remit.cli.approvals.plans import (
     deny_plan,
     find_proposal_id,
     list_plan_prompts,
+    list_plans,
     list_waiting_plans,
     print_decided_plan,
     show_plan,
@@ -84,7 +85,13 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
 
 
 @approvals.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also list decided and expired requests, the last thousand.")
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also list decided and expired requests and plans, the last thousand of each. Goals are listed only while they"
+    " are pending.",
+)
 @click.option(
     "--goals", is_flag=True, help="List goals only. Without this and --plans, --json lists requests and calls."
 )
@@ -102,7 +109,9 @@ def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, 
         if goals:
             show_goals(list_waiting_goals(workspace), as_json=as_json)
         elif plans:
-            show_plans(workspace, list_waiting_plans(workspace, who), as_json=as_json)
+            show_plans(
+                workspace, list_plans(workspace, who, everything=everything), as_json=as_json, everything=everything
+            )
         else:
             _list(workspace, who, everything=everything, as_json=as_json)
 
@@ -281,10 +290,11 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
     found = workspace.approvals.listed() if everything else workspace.approvals.listed("PENDING")
     if as_json:
         show_json([approval.tree() for approval in found])
-    goals, plans = list_waiting_goals(workspace), list_waiting_plans(workspace, who)
+    goals = list_waiting_goals(workspace)
     if as_json:
-        _print_other_counts(len(goals), len(plans))
+        _print_other_counts(len(goals), len(list_waiting_plans(workspace, who)))
         return
+    plans = list_plans(workspace, who, everything=everything)
     if found:
         _list_requests(workspace, found)
     elif not goals and not plans:

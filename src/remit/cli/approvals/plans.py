@@ -30,7 +30,7 @@ from remit.cli.plans.render import DIFF_LINES, count_hidden_lines, list_missing_
 from remit.cli.plans.text import flag_for
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.preview import PlanPreviewDocument
-from remit.contracts.services.plans import ChangedSince, ProposalPreview, ProposalView
+from remit.contracts.services.plans import MAX_PAGE, ChangedSince, ProposalPreview, ProposalView
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, parse_time
 from remit.identity.callers import PersonCaller
@@ -46,6 +46,7 @@ from remit.workspace.workspace import Workspace
 
 LABEL: Final = 10
 MAX_CHANGES: Final = 20
+MAX_LISTED: Final = 1_000
 
 
 class ApprovalArguments(NamedTuple):
@@ -80,18 +81,40 @@ def list_waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
     return PlanService(workspace).list_pending(_as_admin(who))
 
 
-def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: bool) -> None:
+def list_plans(workspace: Workspace, who: Person, *, everything: bool) -> list[ProposalView]:
+    """List the pending proposals; with `everything`, the newest thousand in any state."""
+    if not everything:
+        return list_waiting_plans(workspace, who)
+    service, found, cursor = PlanService(workspace), list[ProposalView](), None
+    while len(found) < MAX_LISTED:
+        page = service.list_proposals(_as_admin(who), cursor=cursor, limit=min(MAX_PAGE, MAX_LISTED - len(found)))
+        found += page.items
+        if (cursor := page.next) is None:
+            break
+    return found
+
+
+def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: bool, everything: bool = False) -> None:
     if as_json:
         show_json({"plans": [each.tree() for each in found]})
         return
     if not found:
-        click.echo("No proposed plan is pending.")
+        click.echo("There are no proposed plans." if everything else "No proposed plan is pending.")
         return
     rows = [
-        (each.proposal_id, each.proposed_by, f"pending, {_time_left(workspace, each)} left", each.risk, each.title)
-        for each in found
+        (each.proposal_id, each.proposed_by, _describe_state(workspace, each), each.risk, each.title) for each in found
     ]
     show_table(("plan", "by", "state", "risk", "would"), rows, prose=("would",))
+
+
+def _describe_state(workspace: Workspace, view: ProposalView) -> str:
+    """Return the state with the time that is left, or the person who decided."""
+    if view.state == "PENDING":
+        return f"pending, {_time_left(workspace, view)} left"
+    state = view.state.lower().replace("_", " ")
+    if view.state == "APPROVED":
+        return f"approved by {view.decided_by}, not applied"
+    return f"denied by {view.decided_by}" if view.state == "DENIED" else state
 
 
 def find_proposal_id(workspace: Workspace, name_or_id: str) -> str | None:
