@@ -72,7 +72,7 @@ def test_many_actions_skipped_for_one_reason_are_a_number() -> None:
     one = SkippedAction(action_id="c1", reason="Dependency b1 failed")
     report = outcome.report.model_copy(update={"actions_skipped": (*many, one)})
     shown = text(render_outcome(outcome.model_copy(update={"report": report})))
-    assert "  skipped   30 actions: Cancelled\n  skipped   c1: Dependency b1 failed\n" in shown
+    assert '  skipped   30 actions: Cancelled\n  skipped   "c1": its dependency "b1" failed\n' in shown
 
 
 def test_a_change_of_mode_is_listed() -> None:

@@ -304,9 +304,9 @@ def test_a_success_says_what_was_changed_what_it_took_and_how_to_roll_it_back() 
 
 def test_a_failure_names_the_failed_action_first_and_says_what_is_left() -> None:
     lines = text(render_outcome(ended("ROLLED_BACK"))).splitlines()
-    assert lines[0] == "ROLLED_BACK  plan-1: 1 of 3 actions"
+    assert lines[0] == "ROLLED_BACK  plan-1: 1 of 3 actions done, then undone"
     assert lines[1] == "  failed    a2 y: 2001 FILE_NOT_FOUND, there is no such file"
-    assert lines[2] == "  skipped   a3: Stopped after a2 failed"
+    assert lines[2] == '  skipped   "a3": Stopped after "a2" failed'
     assert lines[3] == "  left      Rolled back: everything is as before."
     assert not any("remit rollback" in line for line in lines)
 

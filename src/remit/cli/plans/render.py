@@ -4,6 +4,7 @@ The text is rendered from the preview and the outcome, never from a text that an
 made printable, so that no name can add a line of its own.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -56,6 +57,9 @@ MAX_LISTED: Final = 20
 MAX_NAMED: Final = 3
 """If there are more names for one line than this, the line gives only their number."""
 RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red", "CRITICAL": "red"}
+UNDONE_STATES: Final = frozenset({"ROLLED_BACK", "CANCELLED"})
+_DEPENDENCY_OF: Final = re.compile(r"^Dependency (\S+) (failed|was skipped)$")
+_STOPPED_AFTER: Final = re.compile(r"^Stopped after (\S+) failed$")
 FINAL_STATES: Final = {
     "ROLLED_BACK": "Rolled back: everything is as before.",
     "FAILED": "Nothing was changed.",
@@ -257,6 +261,8 @@ def render_outcome(
     report, log = outcome.report, outcome.change_log
     counts = report.actions_summary
     done = f"{counts.completed:,} of {counted(counts.total, 'action')}"
+    if report.status in UNDONE_STATES and counts.completed:
+        done += " done, then undone"
     files = (
         f", {counted(log.files_affected_count, 'file')}{_render_line_counts(log.changes, report)}"
         if log.changes
@@ -264,7 +270,7 @@ def render_outcome(
     )
     yield f"{render_status(report.status)}  {display_name(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
-    yield from _changes(log.changes, diffs=diffs)
+    yield from _changes(log.changes, diffs=diffs, folder=outcome.status.folder)
     if log.changes or report.status == "SUCCESS":  # changes that were undone are not listed
         yield from render_done(_sql_of_actions(report), whole=diffs)
     yield from render_ran(report.pipelines, whole=diffs)
@@ -308,26 +314,38 @@ def _skipped(skipped: Sequence[SkippedAction]) -> Iterator[str]:
     for action in skipped:
         by_reason.setdefault(action.reason, []).append(action.action_id)
     for reason, names in islice(by_reason.items(), MAX_LISTED):
-        who = ", ".join(map(display_name, names)) if len(names) <= MAX_NAMED else counted(len(names), "action")
-        yield row("skipped", f"{who}: {display_name(reason)}")
+        quoted_names = (f'"{display_name(name)}"' for name in names)
+        who = ", ".join(quoted_names) if len(names) <= MAX_NAMED else counted(len(names), "action")
+        yield row("skipped", f"{who}: {display_name(_quote_id(reason))}")
     if len(by_reason) > MAX_LISTED:
         yield row("", f"and {sum(map(len, islice(by_reason.values(), MAX_LISTED, None))):,} more")
 
 
-def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
+def _quote_id(reason: str) -> str:
+    """Put the id of an action in the stored reason of a skipped action into quotes."""
+    reason = _DEPENDENCY_OF.sub(r'its dependency "\1" \2', reason)
+    return _STOPPED_AFTER.sub(r'Stopped after "\1" failed', reason)
+
+
+def _changes(changes: Sequence[Change], *, diffs: bool, folder: str) -> Iterator[str]:
     lines_left = DIFF_LINES
+    hidden: list[int] = []
     for number, change in enumerate(changes):
         if number == MAX_LISTED and not diffs:
             yield row("", f"and {len(changes) - number:,} more; the change log has all")
             return
         to = f" -> {display_name(change.new_path)}" if change.new_path else ""
         yield row(f"{VERBS[change.operation]}d", f"{display_name(change.file_path)}{to}")
+        summary = change.diff_summary
         if diffs and lines_left > 0:
-            shown = render_diff(
-                change.diff_summary.preview, lines_left, left_out=count_omitted_lines(change.diff_summary)
-            )
+            shown = render_diff(summary.preview, lines_left, left_out=count_omitted_lines(summary))
             lines_left -= len(shown)
             yield from (f"    {line}" for line in shown)
+        elif diffs and (lines := count_lines(summary.preview) + count_omitted_lines(summary)):
+            hidden.append(lines)
+    if hidden:
+        shown_lines, files = counted(sum(hidden), "more line"), counted(len(hidden), "file")
+        yield row("", f"and {shown_lines} of the diffs of {files}, see {display_name(folder)}/change_log.json")
 
 
 def _render_undo(outcome: PlanOutcome, name: str) -> Iterator[str]:
