@@ -13,6 +13,7 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.goals.error_codes import AgentCode
 from remit.core.errors import RefusedError
 from remit.identity.callers import AgentCaller
+from remit.identity.person import person_at_terminal
 from remit.services.services import Services
 from tests.cli.goals.conftest import Shell
 
@@ -55,6 +56,7 @@ def test_a_goal_is_asked_confirmed_run_undone_and_traced_from_the_shell(shell_on
     kinds = [child["kind"] for child in traced.document["trace"]["children"]]
     assert kinds == [
         "packet",
+        "entry",  # the account that asked
         "plan",
         "question",
         "confirmation",
@@ -223,6 +225,20 @@ def test_an_agent_owns_its_goals_and_cannot_see_the_goals_of_others(shell: Shell
     assert (taken.code, "belongs to another goal" in taken.err) == (2, True)
     assert shell("ask", "--continue", "g-1", REMIT_TOKEN=helper.text).code == 3  # it waits for the user's yes
     assert shell("ask", "--continue", "g-1", "--confirm", "yes").code == 0  # who says it at the terminal
+
+
+def test_the_ledger_names_the_account_that_asked_at_the_terminal_and_a_second_run_adds_nothing(shell: Shell) -> None:
+    account = person_at_terminal({}).id
+    shell.ask_goal("archive the note one", "g-1")
+    shell.ask_goal("archive the note one", "g-1")
+    assert shell("ask", "--continue", "g-1", "--confirm", "yes").code == 0
+    recorded = "SELECT count(*) FROM ledger_entries WHERE kind = 'goal.asked' AND correlation_id = 'g-1'"
+    assert shell.office.count(f"{recorded} AND actor = '{account}'") == 1
+    assert shell.office.count(recorded) == 1
+
+    asked = ("ask", "archive the note two", "--user", "mia", "--tenant", "acme", "--correlation", "g-2")
+    assert shell(*asked, REMIT_AGENT="helper").code == 3
+    assert shell.office.count("SELECT count(*) FROM ledger_entries WHERE kind = 'goal.asked'") == 1  # no person asked
 
 
 def test_a_user_cannot_continue_the_goal_of_another_user(shell: Shell) -> None:

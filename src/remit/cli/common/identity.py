@@ -193,13 +193,22 @@ class GoalRequester:
             owned_goals.require_new(self.agent, as_user.tenant, correlation)
         return self._run_checked(as_user.tenant, correlation, lambda hook: run(correlation, hook))
 
-    def _run_checked(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
-        """Run a goal. For an agent, the first decision records the goal as the agent's own.
+    def _hook_of_person(self, tenant: str, correlation_id: str) -> TransactionHook:
+        """Return the hook that records the person. An agent without a token records nothing."""
+        if any(self.workspace.environ.get(variable) for variable in AGENT_VARIABLES):
+            return no_op_hook
+        from remit.identity.callers import PersonCaller  # noqa: PLC0415 - as above
 
-        After the token is revoked, there is no further decision.
+        person = PersonCaller(person_at_terminal(self.workspace.environ), "admin")
+        return ActorCheck(person, tenant, correlation_id)
+
+    def _run_checked(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:
+        """Run a goal. The first decision records who asked: the agent, or the person at the terminal.
+
+        After the token of an agent is revoked, there is no further decision.
         """
         if self.agent is None:
-            reply = run(no_op_hook)
+            reply = run(self._hook_of_person(tenant, correlation_id))
         else:
             actor_check = ActorCheck(self.agent, tenant, correlation_id)
             reply = actor_check.check_reply(run(actor_check))
