@@ -30,7 +30,7 @@ def test_each_step_stands_with_how_it_ended_its_rows_and_its_time() -> None:
         "  said      one",
         "            two",
         "  leaves    out/a.csv, out/b.csv",
-        "  undo      partly: the changes that Remit saw can be undone; other effects of the pipeline cannot",
+        "  undo      only files: a rollback restores the files above, but no other effect of the code",
     ]
     assert lines(DONE, reversible=True)[-1] == "  undo      yes: everything that it changes is backed up as it is now"
 
@@ -97,6 +97,18 @@ def test_after_a_run_the_steps_are_listed_and_after_a_failure_the_log_too() -> N
     shown = list(render_ran([told(DONE, FAILED, log=("why",))], whole=False))
     assert shown[0] == "  ran       p1: pipeline nightly: 1 of 2 steps"
     assert shown[-1] == "  said      why"
+
+
+def test_steps_on_a_server_have_no_empty_columns_and_the_rows_of_all_together() -> None:
+    on_server = {"kind": "sql", "server": "shop at db.example:5432/shop as remit", "reversible": True}
+    step = ToldStep(name="sql/rows.sql", state="done")
+    assert lines(step, **on_server) == [
+        "p1: pipeline nightly (sql), in a transaction that was rolled back",
+        "    step          ended",
+        "    sql/rows.sql  done",
+    ]
+    ran = render_ran([told(step, **on_server)], {"p1": 3}, whole=False)
+    assert click.unstyle(next(ran)) == "  ran       p1: pipeline nightly: 1 step, 3 rows changed"
 
 
 @pytest.mark.req("PX-36")

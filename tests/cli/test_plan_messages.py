@@ -139,7 +139,7 @@ def test_a_rollback_in_part_ends_with_1_and_says_what_stays(remit: Remit, projec
     assert told.code == 1, told
     assert told.out.startswith("PARTIAL  ")
     assert re.search(r"^  kept      new: .*is not empty", told.out, re.MULTILINE)
-    assert "  not restored 1 checkpoint, for the reason above: new\n" in told.out
+    assert "  not restored 1 checkpoint, see `kept` above: new\n" in told.out
     again = remit("rollback", "last")
     assert again.code == 1, again
 

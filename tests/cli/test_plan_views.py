@@ -1,6 +1,7 @@
 """What people see of a plan: coloured diffs, verdicts with the flag to give; nothing a terminal obeys."""
 
 import json
+import re
 import shlex
 import subprocess
 import uuid
@@ -240,6 +241,15 @@ def test_each_approval_that_is_missing_comes_with_the_flag_to_give() -> None:
     assert "cannot be undone: a1" in shown
 
 
+def test_of_a_pipeline_of_code_its_files_can_be_undone() -> None:
+    pipeline = {"action_id": "p1", "pipeline": "nightly", "kind": "python", "reversible": False, "steps": []}
+    shown = text(render_preview(previewed(needs={"irreversible": ["p1", "a2"]}, pipelines=[pipeline])))
+    assert "  undo      cannot be undone: a2; only the listed files can be undone: p1; 1.2 KB of backups" in shown
+    report = ended().tree()["report"] | {"pipelines": [pipeline]}
+    done = text(render_outcome(ended(report=report)))
+    assert re.search(r"undo      remit rollback last   \(.*restores the files, not other effects of p1", done)
+
+
 def test_findings_and_problems_are_named() -> None:
     finding = {"path": "x", "rule": "credential", "where": "line 3", "what": "a password"}
     whole = {"path": "x", "rule": "executable", "where": "", "what": "a program"}
@@ -292,7 +302,7 @@ def test_a_success_says_what_was_changed_what_it_took_and_how_to_roll_it_back() 
     shown = text(render_outcome(ended()))
     assert shown.startswith("SUCCESS  plan-1: 1 of 1 action, 1 file, +1 -0 lines\n")
     assert "  changed   x\n    @@ -0,0 +1 @@\n    +new\n" in shown
-    assert "  cost      12 ms; 1.2 KB of backups\n" in shown
+    assert "  took      12 ms; 1.2 KB of backups\n" in shown
     assert "  report    agent_outputs/reports/r/\n" in shown
     assert (
         "  undo      remit rollback last   (until 2026-12-15; or: python3 -I agent_outputs/reports/r/rollback.py)"

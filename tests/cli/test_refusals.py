@@ -175,9 +175,9 @@ def test_long_diffs_are_cut_unless_they_are_asked_for(remit: Remit, project: Pat
 
 def test_the_reported_cost_is_the_time_that_the_caller_waited(remit: Remit, project: Path) -> None:
     done = applied(remit, put(project, update()))
-    found = re.search(r"cost      ([\d.,]+) (ms|s), ([\d,]+) ms of it for the run itself", done.out)
+    found = re.search(r"took      ([\d.,]+) (ms|s) in all, ([\d,]+) ms for the run;", done.out)
     assert found is not None, done.out
     felt = float(found[1].replace(",", "")) * (1 if found[2] == "ms" else 1_000)
     assert felt > float(found[3].replace(",", ""))
     again = remit("apply", "envelope.json")
-    assert "of it for the run itself" not in again.out
+    assert "in all" not in again.out

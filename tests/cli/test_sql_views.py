@@ -107,8 +107,8 @@ def test_actions_that_read_are_distinguished_from_those_that_change(monkeypatch:
     lines = shown(previewed(files=[CHANGE, RESULTS], sql=[MIGRATION, READING, SAVING]), monkeypatch, 120)
     assert lines[1:4] == [
         "  a2: change data/shop.duckdb        5 statements, 1,206 rows changed",
-        "  a4: create reports/totals.parquet  1 statement, 400 rows read",
         "  a3: read data/shop.duckdb          1 statement, 400 rows read",
+        "  a4: create reports/totals.parquet  1 statement, 400 rows read",
     ]
     told = "\n".join(lines)
     subject = "a4: create reports/totals.parquet\n"
@@ -116,6 +116,45 @@ def test_actions_that_read_are_distinguished_from_those_that_change(monkeypatch:
     assert "  saved     reports/totals.parquet: Parquet, 400 rows (the first 2 above), 2 columns: id INTEGER" in told
     assert "  undo      yes: the file is new, and would be removed\n" in told
     assert "  undo      nothing to undo: it only reads\n" in told
+
+
+def test_what_runs_first_is_shown_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = "shop at db.example:5432/shop as remit"
+    changing = READING | {
+        "action_id": "a2",
+        "database": None,
+        "server": server,
+        "changes_database": True,
+        "statements": [statement(1, "UPDATE", [], ["public.orders"], rows_changed=2)],
+        "tables": [{"table": "public.orders", "inserted": 0, "updated": 2, "deleted": 0}],
+    }
+    saving = SAVING | {"database": None, "server": server}
+    lines = shown(previewed(files=[RESULTS], sql=[saving, changing]), monkeypatch, 120)
+    assert [line[:4] for line in lines[1:3]] == ["  a2", "  a4"], "the rows are read when a2 has run"
+    assert lines.index("a2: change public.orders on shop") < lines.index("a4: create reports/totals.parquet")
+    tree = ended().tree()["report"]
+    done = [tree["actions_completed"][0] | {"action_id": name} for name in ("a2", "a4")]
+    counts = tree["actions_summary"] | {"completed": 2, "total": 2}
+    kept = [{key: each[key] for key in each if key != "rows"} for each in (saving, changing)]
+    report = tree | {"sql": kept, "actions_completed": done, "actions_summary": counts}
+    told = text(render_outcome(ended(report=report)))
+    assert told.index("ran       a2:") < told.index("ran       a4:")
+
+
+def test_a_table_is_named_once_and_a_delete_of_no_row_removes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = READING | {
+        "database": None,
+        "server": "shop at db.example:5432/shop as remit",
+        "changes_database": True,
+        "statements": [
+            statement(1, "ALTER", [], ["customers"]),
+            statement(2, "DELETE", [], ["public.orders"], rows_changed=0, destroys=True),
+        ],
+        "tables": [{"table": "public.customers", "inserted": 0, "updated": 2, "deleted": 0}],
+    }
+    lines = shown(previewed(files=[], sql=[told]), monkeypatch, 120)
+    assert "a3: change public.customers on shop" in lines
+    assert not any(line.startswith("  removes") for line in lines)
 
 
 def test_without_diffs_all_that_sql_does_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,9 @@ class ChainWalk:
             return
         if link.seq > self._expected:
             missing = link.seq - self._expected
-            plural = "entry is" if missing == 1 else "entries are"
-            self._report(RecordFault.MISSING, self._expected, f"{missing} {plural} gone, up to number {link.seq - 1}")
+            last = link.seq - 1
+            which = f"entry {last} is" if missing == 1 else f"{missing} entries, {self._expected} to {last}, are"
+            self._report(RecordFault.MISSING, self._expected, f"{which} missing")
         elif self.hash and link.prev_hash != self.hash and link.intact:
             self._report(
                 RecordFault.BROKEN_LINK,

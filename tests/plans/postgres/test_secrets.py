@@ -94,7 +94,7 @@ def test_people_see_what_cannot_be_rolled_back_before_and_after_the_run(store: S
     assert code == 2
     code, output = said(store, "run", str(plan), "--yes", "--allow-irreversible", "a1")
     assert code == 0, output
-    assert f"stays     what it changed on {store.where}: public.log has no primary key" in output
+    assert f"remains   the changes on {store.where} cannot be undone: public.log has no primary key" in output
     code, output = said(store, "rollback", "last")
     assert code == 2
     assert "public.log has no primary key" in output

@@ -1,7 +1,7 @@
 """The list of a plan's changes: a summary line, then one line for each change."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from remit.cli.common.bidi import display_name
 from remit.cli.plans.render_sql import (
@@ -13,7 +13,7 @@ from remit.cli.plans.render_sql import (
     summarise,
 )
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
-from remit.contracts.plans.sql_report import SqlTold
+from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold
 from remit.core.text import counted
 
 VERBS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}
@@ -55,26 +55,43 @@ def would_change(document: PlanPreviewDocument) -> bool:
     return document.would_end in {"SUCCESS", "PARTIAL"}
 
 
-def render_table(document: PlanPreviewDocument, queries: Sequence[SqlTold]) -> Iterator[str]:
+class PreviewedChange(NamedTuple):
+    """A change of a file, an action that runs SQL, or both. It has a file, a report, or both."""
+
+    file: PreviewedFile | None
+    report: SqlPreviewed | None
+
+
+def list_changes(document: PlanPreviewDocument) -> list[PreviewedChange]:
+    """Return the changes in the order of execution. Statements on a server run before all files are changed."""
+    sql = {report.action_id: report for report in document.sql}
+    with_file = {file.action_id for file in document.files}
+    queries = [report for report in document.sql if report.action_id not in with_file]
+    local = [report for report in queries if report.server is None]
+    places = {report.action_id: place for place, report in enumerate(document.sql)}
+    changes = [PreviewedChange(None, report) for report in queries if report.server is not None]
+    for file in document.files:
+        report = sql.get(file.action_id)
+        while report is not None and local and places[local[0].action_id] < places[report.action_id]:
+            changes.append(PreviewedChange(None, local.pop(0)))
+        changes.append(PreviewedChange(file, report))
+    return [*changes, *(PreviewedChange(None, report) for report in local)]
+
+
+def render_table(document: PlanPreviewDocument, changes: Sequence[PreviewedChange]) -> Iterator[str]:
     """Render one line for each change. A file has lines added and removed, SQL has statements and rows, and a database
     that a pipeline wrote has its size.
     """
-    sql: Mapping[str, SqlTold] = {report.action_id: report for report in document.sql}
-    rows = [
-        (render_file(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}", _counts(file, document, sql))
-        for file in document.files
-    ]
-    rows += [(render_subject(report), "", "", summarise(report)) for report in queries]
+    rows = []
+    for file, report in changes:
+        if file is not None:
+            counts = summarise(report) if report else render_bytes(file) if is_database(file, document) else ""
+            rows.append((render_file(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}", counts))
+        elif report is not None:
+            rows.append((render_subject(report), "", "", summarise(report)))
     names, added, removed = (max((len(cells[column]) for cells in rows), default=0) for column in range(3))
     for name, plus, minus, counts in rows:
         yield f"  {name.ljust(names)}  {counts or f'{plus.rjust(added)}  {minus.rjust(removed)}'}"
-
-
-def _counts(file: PreviewedFile, document: PlanPreviewDocument, sql: Mapping[str, SqlTold]) -> str:
-    """Return the numbers for a change that has no lines; empty for one that has."""
-    if report := sql.get(file.action_id):
-        return summarise(report)
-    return render_bytes(file) if is_database(file, document) else ""
 
 
 def is_database(file: PreviewedFile, document: PlanPreviewDocument) -> bool:

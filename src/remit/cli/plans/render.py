@@ -15,6 +15,7 @@ from remit.cli.common.bidi import display_name
 from remit.cli.plans.change_list import (
     VERBS,
     is_database,
+    list_changes,
     render_bytes,
     render_file,
     render_heading,
@@ -22,13 +23,14 @@ from remit.cli.plans.change_list import (
     would_change,
 )
 from remit.cli.plans.render_diff import count_lines, render_diff
-from remit.cli.plans.render_pipeline import count_hidden_steps_and_log, render_pipeline, render_ran
+from remit.cli.plans.render_pipeline import count_hidden_steps_and_log, is_code, render_pipeline, render_ran
 from remit.cli.plans.render_sql import (
     changes_server,
     count_parameter_lines,
     count_text_lines,
     render_done,
     render_previewed,
+    rows_changed,
 )
 from remit.cli.plans.text import (
     flag_for,
@@ -102,26 +104,22 @@ def render_preview(
         yield from _render_pipelines(document, max_lines)
         if document.files:
             yield from ("", "What the other actions would do:")
-    sql = {report.action_id: report for report in document.sql}
     by = {report.action_id: f"the query files of pipeline {report.pipeline}" for report in document.pipelines}
-    reading = [report for report in document.sql if report.action_id not in {file.action_id for file in document.files}]
-    if len(document.files) + len(reading) > 1 or max_lines == 0:
-        yield from render_table(document, reading)
+    changes = list_changes(document)
+    if len(changes) > 1 or max_lines == 0:
+        yield from render_table(document, changes)
     if would_change(document):
         yield from _render_pipelines(document, max_lines)
-    for file in document.files:
-        if report := sql.get(file.action_id):
+    for file, report in changes:
+        if report is not None:
             yield ""
             yield from render_previewed(
                 report, file, document.files, _statement_limit(max_lines), by.get(report.action_id, "")
             )
-        elif max_lines != 0:
+        elif file is not None and max_lines != 0:
             yield ""
             yield click.style(render_file(file), bold=True)
             yield from _render_file_diff(file, document, max_lines)
-    for report in reading:
-        yield ""
-        yield from render_previewed(report, None, (), _statement_limit(max_lines), by.get(report.action_id, ""))
     yield ""
     if idle:
         yield row("remark", f"{_list_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
@@ -176,12 +174,20 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     yield from _findings(document)
     if would_change(document):
         yield from _problems(document)
-    lasting = [display_name(name) for name in document.needs.irreversible]
-    undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
     if (document.files or any(map(changes_server, document.sql))) and would_change(document):
-        yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
+        yield row("undo", f"{_render_undo_scope(document)}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
         yield row("folders", f"{counted(len(document.folders), 'folder')} created: {_list_some(document.folders)}")
+
+
+def _render_undo_scope(document: PlanPreviewDocument) -> str:
+    """Say what can be undone. The files of a pipeline of code can be restored, but its other effects cannot."""
+    code = [report.action_id for report in document.pipelines if is_code(report)]
+    partly = [display_name(name) for name in document.needs.irreversible if name in code]
+    lasting = [display_name(name) for name in document.needs.irreversible if name not in code]
+    parts = [f"cannot be undone: {', '.join(lasting)}"] if lasting else []
+    parts += [f"only the listed files can be undone: {', '.join(partly)}"] if partly else []
+    return "; ".join(parts) or "everything can be undone"
 
 
 def _problems(document: PlanPreviewDocument) -> Iterator[str]:
@@ -273,26 +279,30 @@ def render_outcome(
     yield from _changes(log.changes, diffs=diffs, folder=outcome.status.folder)
     if log.changes or report.status == "SUCCESS":  # changes that were undone are not listed
         yield from render_done(_sql_of_actions(report), whole=diffs)
-    yield from render_ran(report.pipelines, whole=diffs)
+    on_server = {each.action_id: rows_changed(each) for each in report.sql if each.server is not None}
+    yield from render_ran(report.pipelines, on_server, whole=diffs)
     messages = {error.message for error in outcome.errors}
     for warning in report.warnings:
         if not any(message in warning for message in messages):  # a rule that failed is a warning and an error
             yield row("warning", display_name(warning))
     backup_size = render_size(_backup_bytes(outcome.manifest))
     run_duration = f"{report.duration_ms:,} ms"
-    shown_duration = (
-        run_duration if waited is None else f"{render_wait(waited)}, {run_duration} of it for the run itself"
-    )
-    yield row("cost", f"{shown_duration}; {backup_size} of backups")
+    shown_duration = run_duration if waited is None else f"{render_wait(waited)} in all, {run_duration} for the run"
+    yield row("took", f"{shown_duration}; {backup_size} of backups")
     yield row("report", f"{display_name(outcome.status.folder)}/")
     if is_in_force:
         yield from _render_undo(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
 
 
 def _sql_of_actions(report: ExecutionReport) -> list[SqlTold]:
-    """Return the SQL reports of actions. The statements of pipelines are left out, because their files are listed."""
+    """Return the SQL reports of actions in the order of execution.
+
+    The statements of pipelines are left out, because their files are listed.
+    """
     by_pipelines = {each.action_id for each in report.pipelines}
-    return [each for each in report.sql if each.action_id not in by_pipelines]
+    order = {each.action_id: place for place, each in enumerate(report.actions_completed)}
+    found = [each for each in report.sql if each.action_id not in by_pipelines]
+    return sorted(found, key=lambda each: order.get(each.action_id, len(order)))
 
 
 def _failures(outcome: PlanOutcome) -> Iterator[str]:
@@ -354,14 +364,17 @@ def _render_undo(outcome: PlanOutcome, name: str) -> Iterator[str]:
         return
     rows = manifest.rows
     if rows is not None and rows.irreversible is not None:
-        yield row("stays", f"what it changed on {display_name(rows.server)}: {display_name(rows.irreversible)}")
+        server = display_name(rows.server)
+        yield row("remains", f"the changes on {server} cannot be undone: {display_name(rows.irreversible)}")
     if not manifest.checkpoints and (rows is None or rows.irreversible is not None):
         return
     until = f"until {manifest.expires_at[:10]}" if manifest.expires_at else ""
     script = manifest.auto_rollback_script
     files = "or, for the files: " if rows is not None else "or: "
     by_hand = f"{files}python3 -I {quoted(script)}" if script and manifest.checkpoints else ""
-    more = "; ".join(part for part in (until, by_hand) if part)
+    code = ", ".join(display_name(each.action_id) for each in outcome.report.pipelines if is_code(each))
+    only = f"restores the files, not other effects of {code}" if code else ""
+    more = "; ".join(part for part in (until, only, by_hand) if part)
     yield row("undo", f"remit rollback {name}" + (f"   ({more})" if more else ""))
 
 

@@ -4,7 +4,7 @@ it can be undone.
 Names and log lines are data of other people. They are made printable.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import click
@@ -23,6 +23,7 @@ LOG_LINES: Final = 10
 STEPS: Final = 40
 FEW_STEPS: Final = 10
 LISTED: Final = 20
+NO_ROWS: Final[Mapping[str, int]] = {}
 _COLOURS: Final = {"failed": "red", "skipped": "yellow"}
 _HEADINGS: Final = ("step", "ended", "rows", "took")
 _OF_DBT: Final = ("step", "ended", "made", "rows", "took")
@@ -59,20 +60,29 @@ def count_hidden_steps_and_log(report: PipelineTold, *, whole: bool) -> int:
     return max(len(report.steps) - STEPS, 0) + report.left_out + max(len(report.log) - LOG_LINES, 0)
 
 
+def is_code(report: PipelineTold) -> bool:
+    """Whether the pipeline is code. Remit can restore the files that it changes, but sees no other effects of it."""
+    return report.server is None and not report.reversible
+
+
 def render_undo(report: PipelineTold) -> str:
     if report.reversible:
         return "yes: everything that it changes is backed up as it is now"
-    return "partly: the changes that Remit saw can be undone; other effects of the pipeline cannot"
+    return "only files: a rollback restores the files above, but no other effect of the code"
 
 
-def render_ran(pipelines: Sequence[PipelineTold], *, whole: bool) -> Iterator[str]:
-    """Render the pipelines of a run that has ended. With `whole`, or if one failed, with more steps and the log."""
+def render_ran(pipelines: Sequence[PipelineTold], rows: Mapping[str, int] = NO_ROWS, *, whole: bool) -> Iterator[str]:
+    """Render the pipelines of a run that has ended. With `whole`, or if one failed, with more steps and the log.
+
+    `rows` has the changed rows of each pipeline on a server, which counts them for all steps together.
+    """
     for number, report in enumerate(pipelines):
         if number == LISTED:
             yield row("", f"and {len(pipelines) - number:,} more; the report has all")
             return
         failed = any(step.state == "failed" for step in report.steps)
-        yield row("ran", f"{display_name(report.action_id)}: pipeline {report.pipeline}: {summarise(report)}")
+        changed = f", {counted(rows[report.action_id], 'row')} changed" if report.action_id in rows else ""
+        yield row("ran", f"{display_name(report.action_id)}: pipeline {report.pipeline}: {summarise(report)}{changed}")
         yield from _steps(report, STEPS if whole or failed else FEW_STEPS)
         if whole or failed:
             yield from render_log(report.log, LOG_LINES)
@@ -98,8 +108,11 @@ def _steps(report: PipelineTold, max_lines: int | None) -> Iterator[str]:
     steps = report.steps[:max_lines]
     if not steps:
         return
-    headings = _OF_DBT if report.kind == "dbt" else _HEADINGS
-    lines = [headings, *(tuple(_cells(step)[name] for name in headings) for step in steps)]
+    cells_of_steps = [_cells(step) for step in steps]
+    known = _OF_DBT if report.kind == "dbt" else _HEADINGS
+    # The server counts rows and time for all steps together, so the steps of a pipeline there have neither.
+    headings = [name for name in known if report.server is None or any(cells[name] for cells in cells_of_steps)]
+    lines = [tuple(headings), *(tuple(cells[name] for name in headings) for cells in cells_of_steps)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for number, cells in enumerate(lines):
         padded = [

@@ -69,7 +69,7 @@ def _render_unrestored(outcome: RollbackOutcome) -> Iterator[str]:
     left = [each for each in (listed if rows is None else [*listed, rows]) if each.restored_at is None]
     stays = [each for each in left if each.checkpoint_id in kept_ids]
     if stays:
-        yield row("not restored", f"{counted(len(stays), 'checkpoint')}, for the reason above: {_names(stays)}")
+        yield row("not restored", f"{counted(len(stays), 'checkpoint')}, see `kept` above: {_names(stays)}")
     if open_ones := [each for each in left if each.checkpoint_id not in kept_ids]:
         again = f"remit rollback {quoted(outcome.envelope_id)}"
         yield row("not restored", f"{counted(len(open_ones), 'checkpoint')}: {_names(open_ones)}")

@@ -122,7 +122,10 @@ def render_subject(report: SqlTold, file: PreviewedFile | None = None) -> str:
     if file is not None:
         what = f"{_WORDS.get(file.operation, 'change')} {display_name(file.path)}"
     elif changes_server(report):
-        tables = list(dict.fromkeys((*(one.table for one in report.tables), *reshaped(report))))
+        counted_tables = [one.table for one in report.tables]
+        without_schema = {name.rpartition(".")[2] for name in counted_tables}
+        others = [name for name in reshaped(report) if name not in without_schema]
+        tables = list(dict.fromkeys((*counted_tables, *others)))
         what = f"change {some_tables(tables) or 'tables'} on {display_name(report.connection)}"
     elif report.saved_to or not _only_reads(report):
         what = f"no change of {display_name(report.saved_to) if report.saved_to else _database(report)}"
@@ -388,7 +391,12 @@ def _long_row(label: str, text: str, width: int) -> Iterator[str]:
 
 
 def _remarks(report: SqlTold) -> Iterator[tuple[str, str]]:
-    destroying = [f"{one.number} ({_kind(one)})" for one in report.statements if one.destroys]
+    # A DELETE that found no row removes nothing.
+    destroying = [
+        f"{one.number} ({_kind(one)})"
+        for one in report.statements
+        if one.destroys and not (one.kind == "DELETE" and one.rows_changed == 0)
+    ]
     if destroying:
         which = f"statement{'s' if len(destroying) > 1 else ''} {', '.join(destroying)}"
         yield "removes", f"{which} {'remove' if len(destroying) > 1 else 'removes'} rows, columns or whole tables"

@@ -26,7 +26,7 @@ UNDO_WORDS: Final = {
     "DONE": "rolled back",
     "EXPIRED": "expired",
     "NOTHING": "",
-    "STAYS": "stays",
+    "STAYS": "not possible",
     "UNKNOWN": "not known",
 }
 

@@ -205,7 +205,7 @@ class Follower:
         if not is_counting(self._wire):
             return _NOT_COUNTED
         if any(one.structure for one in did):
-            return "no images of rows are captured, because the structure of the database changes in the same plan"
+            return "the plan also changes the structure of the database, so no row can be restored"
         if any(one.tables for one in did):
             return why_nothing_can_be_captured(self._wire)
         return ""
