@@ -18,7 +18,7 @@ from remit.store.connection import Connection
 
 APPROVAL: Final = "agent.approval"
 """The kind of the entry with which a person approves or denies a goal of another user."""
-_NO_ANSWER: Final = (None, None)
+_NO_ANSWER: Final = (None, None, "", "")
 _DECISIONS: Final[TTLCache[str, DecisionRecord]] = TTLCache(256, 600)
 
 
@@ -30,6 +30,10 @@ class History:
     approval: Literal["APPROVED", "DENIED"] | None = None
     answered_at: str | None = None
     """The time of the approver's answer."""
+    answered_by: str = ""
+    """The approver: id, and name if there is one. Empty without an answer."""
+    answer_reason: str = ""
+    """The reason that the approver gave, masked. Empty if there is none."""
 
     @property
     def last(self) -> Recorded | None:
@@ -100,10 +104,12 @@ def require_recorded(
 
 def _approval(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
-) -> tuple[Literal["APPROVED", "DENIED"] | None, str | None]:
-    """Return the first answer of an approver and its time. Later answers have no effect."""
+) -> tuple[Literal["APPROVED", "DENIED"] | None, str | None, str, str]:
+    """Return the first answer of an approver, its time, the approver and the reason. Later answers have no effect."""
     seq = first_entry(connection, tenant_id, correlation_id, APPROVAL)
     if seq is None:
         return _NO_ANSWER
     entry = require_covered(connection, keyring, tenant_id, seq)
-    return "APPROVED" if json.loads(entry.payload).get("approved") is True else "DENIED", entry.created_at
+    payload = json.loads(entry.payload)
+    answer: Literal["APPROVED", "DENIED"] = "APPROVED" if payload.get("approved") is True else "DENIED"
+    return answer, entry.created_at, entry.actor or "", str(payload.get("reason") or "")

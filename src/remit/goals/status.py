@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from remit.contracts.goals.access import AccessSnapshot
 from remit.core.errors import RemitError
 from remit.crypto.signing import Keyring
+from remit.goals.access.cedar import policy_reasons
 from remit.goals.decisions import DecisionRecord
 from remit.goals.history import History, load_decision, read_history
 from remit.goals.history_nodes import as_tree
@@ -46,6 +48,8 @@ class WaitingGoal(NamedTuple):
     fields: Mapping[str, Any] = MappingProxyType({})
     policies: tuple[str, ...] = ()
     problem: str = ""
+    policy_reasons: Mapping[str, str] = MappingProxyType({})
+    """The `@reason` of each policy that has one, by id."""
 
 
 def read_goal_status(
@@ -119,6 +123,7 @@ def _describe(connection: Connection, tenant_id: str, record: DecisionRecord, at
         name: mask_json(value, name=name, mask=mask_shown, whole_labels=True)
         for name, value in packet["fields"].items()
     }
+    policies = tuple(str(each) for each in access.get("policies", ()))
     return WaitingGoal(
         correlation_id=record.correlation_id,
         tenant_id=tenant_id,
@@ -132,5 +137,16 @@ def _describe(connection: Connection, tenant_id: str, record: DecisionRecord, at
         impact=simulation.impact if simulation else "",
         risk=simulation.risk if simulation else "",
         fields=fields,
-        policies=tuple(str(each) for each in access.get("policies", ())),
+        policies=policies,
+        policy_reasons=_reasons(connection, tenant_id, record, policies),
     )
+
+
+def _reasons(
+    connection: Connection, tenant_id: str, record: DecisionRecord, policies: tuple[str, ...]
+) -> Mapping[str, str]:
+    """Return the reasons of the deciding policies, from the policies at the time of the decision."""
+    if not policies:
+        return {}
+    tree = load_document(connection, tenant_id, record.policy_snapshot_ref)
+    return policy_reasons(AccessSnapshot.from_tree(tree, source="access snapshot"), policies)

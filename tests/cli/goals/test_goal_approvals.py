@@ -44,6 +44,9 @@ def test_a_goal_waits_until_another_person_has_approved_it(shell_on_each_store: 
     assert (told["user_id"], told["policies"], told["fields"]) == ("leo", ["leo-asks-first"], {"name": "new"})
     shown = shell_on_each_store("approvals", "show", "g-1")
     assert "copy the form as new (en)" in shown.out
+    assert "policy    leo-asks-first\n" in shown.out
+    assert f"until     {told['expires_at'][:19]}Z, for the decision and until the user has continued it" in shown.out
+    assert told["policy_reasons"] == {}
     approved = shell_on_each_store("approvals", "approve", "g-1", "--as", "Ann", "--reason", "seen it")
     assert approved.code == 0
     assert "remit ask --tenant acme --continue g-1" in approved.out

@@ -15,9 +15,10 @@ from remit.cli.approvals.goals import render_goal
 from remit.cli.common.identity import GoalRequester
 from remit.cli.common.suggest import LocationOptions
 from remit.cli.goals.ask import GoalDialogue, ask
-from remit.cli.goals.render import NEXT, Cycle, fill_advice
+from remit.cli.goals.render import ACCESS_NEXT, NEXT, Cycle, fill_advice
 from remit.goals.core import AgentCore
 from remit.services.goals.approvals import list_waiting_goals
+from remit.services.inbox.service import view_goal
 from tests.goals.goal_office import ANN, POLICY, SIMULATIONS, Office
 
 COUNT: dict[str, Any] = {
@@ -39,6 +40,11 @@ FORBIDS = """
 @reason("Forms are frozen until the audit is over.")
 @description("nobody reads this")
 forbid (principal == User::"acme/mia", action == Action::"copy_form", resource);
+
+@id("eve-asks-first")
+@verdict("approval_required")
+@reason("Copies of the form cost money.")
+permit (principal == User::"acme/eve", action == Action::"copy_form", resource);
 """
 NUMBER = "is not a whole number of at most 15 digits"
 
@@ -151,6 +157,27 @@ def test_a_pending_approval_names_the_policy_that_requires_it_and_a_denial_is_re
     assert (waits["waiting_for"], waits["policies"]) == ("approval", [{"id": "leo-asks-first", "reason": None}])
     desk.office.goals.approve("l-1", tenant="acme", who=ANN, approved=False)
     assert desk.tree("--continue", "l-1")["why"] == "a person was asked to approve it, and denied it"
+    assert desk.tree(*leo[:-3], "l-2", *leo[-2:])["waiting_for"] == "approval"
+    desk.office.goals.approve("l-2", tenant="acme", who=ANN, approved=False, reason="not before June")
+    denied = desk.text("--continue", "l-2")
+    assert "why:   a person was asked to approve it, and denied it: not before June" in denied
+    assert "next:  To have it decided again, ask again. Who decided: remit ledger trace" in denied
+
+
+def test_the_next_step_of_a_refused_access_fits_its_reason(desk: Desk) -> None:
+    for user, reason, advice in (
+        ("eve", "no policy permits it", "add a Cedar policy for this user"),
+        ("max", "this user is not listed", "Add the user under `tenants`"),
+    ):
+        shown = desk.text("archive the note one", "--user", user, "--tenant", "acme", "--confirm", "yes")
+        assert f"why:   {reason}" in shown
+        assert advice in shown
+        assert "remit doctor" not in shown
+
+
+def test_a_reply_says_that_its_id_is_another_one(desk: Desk) -> None:
+    assert "id of the reply" not in desk.text("archive the note", *WHO, "--correlation", "r-1")
+    assert "note:  This is the id of the reply." in desk.text("one", "--reply", "r-1", "--correlation", "r-2")
 
 
 @pytest.mark.req("AC-11")
@@ -229,17 +256,25 @@ def test_the_commands_shown_to_an_approver_can_be_pasted_too(desk: Desk) -> None
         assert (params["directory"], params["tenant_id"], params["approval_id"]) == (office.root, "acme", "-a b")
 
 
+def test_an_approver_sees_the_reason_of_the_policy_that_asks_for_the_approval(desk: Desk) -> None:
+    desk.office.done("copy the form as paid", user="eve", correlation_id="e-1")
+    found = next(each for each in list_waiting_goals(desk.office.workspace) if each.correlation_id == "e-1")
+    assert "  policy    eve-asks-first: Copies of the form cost money." in render_goal(found, desk.office.root)
+    assert view_goal(found).policy_reasons == {"eve-asks-first": "Copies of the form cost money."}
+
+
 def test_every_advice_is_a_command_that_there_is(desk: Desk) -> None:
     reply = desk.office.ask("archive the note one", correlation_id="-x")
     wheres = LocationOptions(desk.office.root, "a b")
-    told = [fill_advice(advice, Cycle(reply, None, wheres)) for advice in NEXT.values()]
+    advices = [*NEXT.values(), *ACCESS_NEXT.values()]
+    told = [fill_advice(advice, Cycle(reply, None, wheres)) for advice in advices]
     commands = [shlex.split("remit " + each.partition(": remit ")[2]) for each in told if ": remit " in each]
-    assert len(commands) == len([advice for advice in NEXT.values() if "remit " in advice.replace("remit.yaml", "")])
+    assert len(commands) == len([advice for advice in advices if "remit " in advice.replace("remit.yaml", "")])
     for command in commands:
         params = parsed(command).params
         assert params["directory"] == desk.office.root, command
         assert params.get("tenant_id", "a b") == "a b" or "verify" in command, command
         assert params.get("simulation_id", "archive-note") == "archive-note", command
         assert params.get("correlation_id", "-x") == "-x", command
-    plain = [fill_advice(advice, Cycle(reply, None, LocationOptions(Path()))) for advice in NEXT.values()]
+    plain = [fill_advice(advice, Cycle(reply, None, LocationOptions(Path()))) for advice in advices]
     assert [each for each in plain if "  " in each or "{" in each] == []

@@ -365,6 +365,9 @@ def test_a_user_confirms_a_goal_in_their_own_words_and_another_person_approves_i
     confirm(approver, "Yes, approve")
     expect(approver.get_by_text("Approved. The decision is recorded.")).to_be_visible()
     assert approver.get_by_role("button", name="Continue").count() == 0  # only the user of the goal continues it
+    expect(approver.locator("h1 + .row").get_by_text("approved")).to_be_visible()
+    expect(approver.get_by_text("for the approval of another person")).not_to_be_visible()
+    expect(approver.get_by_text(f"Nothing is done yet. {USER} has to continue the goal")).to_be_visible()
     page.reload()
     page.get_by_role("button", name="Continue").click()
     expect(page.locator("h1 + .row").get_by_text("done")).to_be_visible()

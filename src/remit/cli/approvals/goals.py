@@ -143,8 +143,13 @@ def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     yield _render_labelled("wants", display_text(describe_goal(found)))
     yield _render_labelled("words", f"{display_text(found.utterance)} ({display_name(found.language_tag)})")
     yield _render_labelled("impact", f"{display_name(found.impact)}, risk {display_name(found.risk)}")
-    yield _render_labelled("policy", ", ".join(map(display_name, found.policies)) or "none")
+    for number, policy in enumerate(found.policies or ("none",)):
+        reason = found.policy_reasons.get(policy)
+        shown = f"{display_name(policy)}: {display_text(reason)}" if reason else display_name(policy)
+        yield _render_labelled("" if number else "policy", shown)
     yield _render_labelled("asked at", f"{found.asked_at[:19]}Z")
+    until = expires_at(found.asked_at, APPROVAL_LIFE)[:19]
+    yield _render_labelled("until", f"{until}Z, for the decision and until the user has continued it")
     if found.problem:
         yield _render_labelled("note", click.style(found.problem, fg="red"))
     for label, verb in (("answer", "approve"), ("", "deny")):
@@ -156,7 +161,8 @@ def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
 
 def goal_tree(found: WaitingGoal) -> dict[str, Any]:
     tree = {**found._asdict(), "fields": dict(found.fields), "policies": list(found.policies)}
-    return {**tree, "problem": found.problem or None}
+    reasons = {"policy_reasons": dict(found.policy_reasons), "expires_at": expires_at(found.asked_at, APPROVAL_LIFE)}
+    return {**tree, **reasons, "problem": found.problem or None}
 
 
 def _render_labelled(label: str, text: str) -> str:

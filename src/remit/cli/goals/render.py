@@ -16,6 +16,7 @@ from remit.goals.finder.suggestions import Near
 from remit.goals.service import Reply
 from remit.goals.status import GoalStatus
 from remit.services.goals.hints import Hints
+from remit.services.goals.reasons import DENIED_REASON
 from remit.services.goals.states import GoalState, can_undo, state_of, waiting_for
 
 DONE, FAILED, REFUSED, WAITING = 0, 1, 2, 3
@@ -47,6 +48,15 @@ NEXT: Final[dict[str, str]] = {
     "IDEMPOTENCY_VIOLATION": "See what was done under this id: remit ledger trace{tenant} {correlation}",
     "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify{here}",
 }
+ACCESS_NEXT: Final[dict[str, str]] = {
+    DENIED_REASON: "To have it decided again, ask again. Who decided: remit ledger trace{tenant} {correlation}",
+    "no policy permits it": "To permit it, add a Cedar policy for this user and the access_action of the simulation:"
+    " remit catalogue show{tenant} {simulation}",
+    "a policy forbids it": "The rule above forbids it. A person can change it in the Cedar files of remit.yaml.",
+    "this user is not listed": "Add the user under `tenants` in remit.yaml, if the user may ask for goals.",
+    "there are no access policies": "Name the Cedar files in remit.yaml, under policies.cedar_files.",
+}
+"""The advice for a refused access, by the beginning of the reason."""
 _MOST_LANGUAGES: Final = 10
 REPHRASE: Final = NEXT["FINDER_REFUSED"]
 """The advice for a code that is not in the table, because a Finder has codes of its own."""
@@ -125,7 +135,7 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
         yield _row("why", display_text(hints.why))
     for rule in hints.rules:
         yield _row("rule", display_name(rule.policy_id) + (f": {display_text(rule.reason)}" if rule.reason else ""))
-    yield _row("goal", shlex.quote(printable(correlation)))
+    yield from _render_id(cycle)
     for each in hints.near:
         yield _row("near", _render_near(each))
     if cycle.event == "ROLLED_BACK":
@@ -136,10 +146,26 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     if not commands and cycle.exit_code != DONE:
         # A goal that was refused at the last gate may have the code of another goal, such as the goal to roll back.
         late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
-        advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, REPHRASE)
+        advice = NEXT["SIMULATION_REFUSED"] if late else _find_advice(outcome.reason_code, hints.why)
         commands = [fill_advice(advice, cycle)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
+
+
+def _render_id(cycle: Cycle) -> Iterator[str]:
+    goal = cycle.reply.goal
+    yield _row("goal", shlex.quote(printable(goal.correlation_id)))
+    if goal.thread_id != goal.correlation_id:
+        yield _row("note", "This is the id of the reply. Use it from now on.")
+
+
+def _find_advice(reason_code: str, why: str) -> str:
+    """Return the advice for a code. For a refused access it depends on the reason."""
+    if reason_code == "ACCESS_SCOPE_VIOLATION":
+        for reason, advice in ACCESS_NEXT.items():
+            if why.startswith(reason):
+                return advice
+    return NEXT.get(reason_code, REPHRASE)
 
 
 def fill_advice(advice: str, cycle: Cycle) -> str:

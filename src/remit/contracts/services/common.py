@@ -171,6 +171,7 @@ class GoalAsked(Contract):
     risk: ShortText
     fields: JsonObject
     policies: Many[ShortText]
+    policy_reasons: JsonObject = Field(default={}, description="The `@reason` of each policy that has one, by its id.")
     problem: ShortText | None = None
     prompt: Text | None = Field(
         default=None, description="For a confirmation: the question, with the words that mean yes."

@@ -8,7 +8,7 @@ from remit.core.errors import RemitError
 from remit.crypto.signing import Keyring
 from remit.goals.access.cedar import policy_reasons
 from remit.goals.decisions import DecisionRecord
-from remit.goals.history import load_decision, read_history
+from remit.goals.history import History, load_decision, read_history
 from remit.ledger.documents import load_document
 from remit.store.connection import Connection
 
@@ -35,22 +35,25 @@ def explain_event(
 
     Empty otherwise, and if the stored documents are missing or invalid. A replay reports those.
     """
-    last = read_history(connection, keyring, tenant_id, correlation_id).last
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    last = history.last
     if last is None or last.row.event_id != event_id or last.row.event not in STOPPING_EVENTS:
         return Explained()
     try:
         record = load_decision(connection, tenant_id, last.row.dispatch_decision_hash or "")
         access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
-        return Explained(_why(record, access), _rules(connection, tenant_id, record, access))
+        return Explained(_why(record, access, history), _rules(connection, tenant_id, record, access))
     except RemitError:
         return Explained()
 
 
-def _why(record: DecisionRecord, access: dict[str, Any]) -> str:
+def _why(record: DecisionRecord, access: dict[str, Any], history: History) -> str:
     if record.reason_code == "FINDER_REFUSED":
         return ""  # the reason code of the Finder is in the answer already
     needed = access.get("verdict") == "APPROVAL_REQUIRED"
-    return DENIED_REASON if needed and record.approval == "DENIED" else record.why or ""
+    if needed and record.approval == "DENIED":
+        return f"{DENIED_REASON}: {history.answer_reason}" if history.answer_reason else DENIED_REASON
+    return record.why or ""
 
 
 def _rules(

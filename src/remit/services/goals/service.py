@@ -14,6 +14,7 @@ from remit.contracts.services.ledger import Replayed as ReplayedTold
 from remit.core.canonical import digest
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import uuid7
+from remit.goals.history import read_history
 from remit.goals.service import Reply
 from remit.goals.status import WaitingGoal, read_goal_awaiting_confirmation
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
@@ -37,6 +38,14 @@ class GoalPrompt(NamedTuple):
     goal: WaitingGoal
     prompt: str
     asked_by: str
+
+
+class GoalApproval(NamedTuple):
+    """The decision of another person about a goal."""
+
+    approved: bool
+    by: str
+    reason: str
 
 
 class GoalRequestService:
@@ -149,6 +158,17 @@ class GoalRequestService:
             raise not_found_error("goal", correlation_id)
         reply = self._context.workspace.goals.read_reply(correlation_id, user=now.user_id, tenant=tenant)
         return self._answers.build_answer(caller, reply)
+
+    def read_approval(self, caller: Caller, tenant: str, correlation_id: str) -> GoalApproval | None:
+        """Return the decision of the approver of a goal. None if there is no decision, or none was requested."""
+        require(caller, Right.SEE)
+        require_name("goal", tenant, correlation_id)
+        workspace = self._context.workspace
+        with workspace.store.reading() as connection:
+            history = read_history(connection, lambda: workspace.keyring, tenant, correlation_id)
+        if history.approval is None:
+            return None
+        return GoalApproval(history.approval == "APPROVED", history.answered_by, history.answer_reason)
 
     def list_goals(self, caller: Caller, tenant: str, limit: int = 50) -> list[GoalLine]:
         """List the goals of a tenant. The one with the latest event comes first."""

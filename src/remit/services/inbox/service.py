@@ -340,6 +340,7 @@ def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
         risk=goal.risk,
         fields=dict(goal.fields),
         policies=tuple(each[:1_000] for each in goal.policies),
+        policy_reasons=dict(goal.policy_reasons),
         problem=goal.problem or None,
         prompt=prompt,
     )

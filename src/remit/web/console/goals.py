@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from remit.contracts.services.common import GoalAnswer
 from remit.core.errors import RefusedError, RemitError
+from remit.services.goals.service import GoalApproval
 from remit.web.console.confirm import undo_goal as ask_to_take_back
 from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled
@@ -35,6 +36,9 @@ _NEXT_MINE: Final = {
 }
 
 
+_APPROVED: Final = "Nothing is done yet. {user} has to continue the goal, here or where the request was made."
+_APPROVED_MINE: Final = "Nothing is done yet. Press Continue."
+_DENIED: Final = "Nothing was done, and no step is left."
 _ASK_AGAIN: Final = "The user can ask again."
 
 
@@ -54,10 +58,15 @@ def goal_path(tenant: str, correlation: str, **more: str) -> str:
     return address("/goals/one", tenant=tenant, id=correlation, **more)
 
 
-def list_next_steps(goal: GoalAnswer, *, is_mine: bool) -> tuple[str, ...]:
+def list_next_steps(goal: GoalAnswer, decided: GoalApproval | None, *, is_mine: bool) -> tuple[str, ...]:
     """Return what a person does next. The next steps of the services are written for programs."""
     if goal.state == "running":
         return ("This page shows when the goal has ended.",)
+    if decided is not None:
+        name = "approved" if decided.approved else "denied"
+        reason = f": {decided.reason}" if decided.reason else "."
+        step = (_APPROVED_MINE if is_mine else _APPROVED) if decided.approved else _DENIED
+        return (f"{decided.by} {name} it{reason}", step.format(user=goal.user_id))
     steps = (_NEXT_MINE if is_mine else _NEXT).get(goal.waiting_for or "")
     return (steps.format(user=goal.user_id),) if steps else goal.next
 
@@ -74,6 +83,7 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
     found = goals.get(viewer.caller, tenant, id)
     utterance = goals.read_utterance(viewer.caller, tenant, id)
     is_mine, is_over = _is_mine(viewer, found), _is_over(request, found)
+    decided = goals.read_approval(viewer.caller, tenant, id) if found.waiting_for == "approval" else None
     return page(
         request,
         "goal.html",
@@ -82,7 +92,8 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
         utterance=utterance,
         is_mine=is_mine,
         is_over=is_over,
-        next_steps=(_ASK_AGAIN,) if is_over else list_next_steps(found, is_mine=is_mine),
+        decided=decided,
+        next_steps=(_ASK_AGAIN,) if is_over else list_next_steps(found, decided, is_mine=is_mine),
     )
 
 
