@@ -28,6 +28,15 @@ def test_a_column_with_a_constraint_is_added_at_once(shop: Shop, column: str, ro
         )
 
 
+def test_a_constraint_that_fails_is_named_with_its_columns_and_no_value(shop: Shop) -> None:
+    with pytest.raises(EnvironmentFailureError, match=r'NOT NULL constraint failed: n\."name"'):
+        shop.run("CREATE TABLE n (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL); INSERT INTO n VALUES (1, NULL)")
+    keys = "CREATE TABLE k (id VARCHAR PRIMARY KEY); CREATE TABLE o (k VARCHAR REFERENCES k(id));"
+    with pytest.raises(EnvironmentFailureError, match="key column id does not exist in the referenced") as failed:
+        shop.run(f"{keys} INSERT INTO o VALUES ('hunter2')")
+    assert "hunter2" not in str(failed.value)
+
+
 @pytest.mark.req("PX-18")
 def test_adding_a_not_null_column_that_would_be_null_changes_nothing(shop: Shop) -> None:
     before = shop.digest

@@ -137,8 +137,22 @@ def test_a_plan_that_only_reads_rows_has_no_rows_to_roll_back(store: Store) -> N
 def test_a_read_only_connection_changes_nothing(store: Store) -> None:
     document = store.workspace.preview(plan_of(on_shop("a1", UPDATE, connection="reading"))).document
     assert document.status == "WOULD_FAIL"
+    assert "`read_only: true`" in document.problems[0].message
     assert store.world() == store.before
     assert store.apply(plan_of(on_shop("a1", "SELECT 1", connection="reading"))).status.status == "SUCCESS"
+
+
+def test_a_failed_statement_is_the_failure_of_its_own_action_and_names_table_and_column(store: Store) -> None:
+    plan = plan_of(
+        on_shop("up", "UPDATE people SET name = NULL WHERE id = 1"),
+        on_shop("sel", "SELECT * FROM people", save_results_to="people.csv", depends_on=["up"]),
+    )
+    problems = {each.details.action_id: each for each in store.workspace.preview(plan).document.problems}
+    assert problems["up"].error_code == 1111
+    assert "column name, table people" in problems["up"].message
+    assert problems["sel"].error_code == 4003
+    assert "up cannot be done" in problems["sel"].message
+    assert "UPDATE" not in problems["sel"].message
 
 
 def test_statements_run_in_the_order_of_the_plan_and_see_each_other(store: Store) -> None:

@@ -29,13 +29,19 @@ _ABOUT_VALUES: Final[tuple[tuple[type[duckdb.Error], str], ...]] = (
     (duckdb.ConstraintException, "a row violates a constraint of its table"),
     (duckdb.TransactionException, "it is not possible in the one transaction of the text"),
 )
-# The beginning of a message about a constraint: its kind and its table. The rest of the message has values.
+# The beginning of a message about a constraint: its kind, its table and its column. The rest of the message has values.
 _CONSTRAINT: Final = re.compile(
     r"Constraint Error: ("
-    r"NOT NULL constraint failed: [\w.]{1,120}"
+    r'NOT NULL constraint failed: [\w.]{1,120}(?:"[^"\n]{1,60}")?'
     r'|CHECK constraint failed on table "[^"\n]{1,60}"'
     r"|PRIMARY KEY or UNIQUE constraint violation"
     r"|Violates foreign key constraint)"
+)
+# The message has `column: value` of the first column. The text before the colon belongs to the name.
+_FOREIGN_KEY: Final = re.compile(
+    r'Constraint Error: Violates foreign key constraint because key "(?P<column>[\w ]{1,60}): .* '
+    r"(?P<why>does not exist in the referenced table|is still referenced by a foreign key in a different table)",
+    re.DOTALL,
 )
 _TOO_LARGE_A_VALUE: Final = (
     "Out of Range Error: Cannot create a string of size",
@@ -120,6 +126,8 @@ def _describe(problem: Exception, message: str, *, has_read: bool) -> str:
         return message.partition("\n")[0][:_LONGEST]
     if message.startswith(_READ_ONLY):
         return "its text only reads, but a macro or a view that it uses would change the database"
+    if (key := _FOREIGN_KEY.match(message)) is not None:
+        return f"Violates foreign key constraint: a value of the key column {key['column']} {key['why']}"
     if (constraint := _CONSTRAINT.match(message)) is not None:
         return constraint[1]
     return next((text for kind, text in _ABOUT_VALUES if isinstance(problem, kind)), "the engine could not do it")

@@ -55,7 +55,7 @@ _ABOUT_VALUES: Final = {
     "3F000": _MISSING,
     "2BP01": "other objects in the database depend on it",
     "0A": "the server does not support this",
-    "25006": "it would change the database, and this connection is read-only",
+    "25006": "it would change the database, and the transaction is read-only",
     "54": "it exceeds a limit of the server",
     "P0": "a function of the database raised an error",
     "25": "it is not possible in the one transaction of the plan",
@@ -219,8 +219,11 @@ def _describe(problem: ServerError) -> str:
     )
     constraint = problem.fields.get("constraint", "") if state.startswith("23") else ""
     table = problem.fields.get("table", "") if state.startswith("23") else ""
+    column = problem.fields.get("column", "") if state.startswith("23") else ""
     named = [
-        f"{what} {name}" for what, name in (("constraint", constraint), ("table", table)) if _A_NAME.fullmatch(name)
+        f"{what} {name}"
+        for what, name in (("constraint", constraint), ("column", column), ("table", table))
+        if _A_NAME.fullmatch(name)
     ]
     return f"{text} ({', '.join(named)}; SQLSTATE {state})" if named else f"{text} (SQLSTATE {state or 'unknown'})"
 

@@ -31,6 +31,7 @@ from remit.plans.reports.run_data import RemoteAction
 
 MAX_QUERY_BYTES: Final = 4 << 20
 _NAMED: Final = 5
+_READ_ONLY: Final = ("the transaction is read-only", "this text may only read")
 
 
 class Servers(NamedTuple):
@@ -160,10 +161,12 @@ def save_server_rows(
     texts.append(last_text._replace(results=results_path, form=results_path.suffix[1:]))
     server = servers.find(action.operation.connection)
     result = servers.engine.preview(
-        server, texts, reads_only=not earlier, seconds=seconds, stop_on_error=True, folder=folder
+        server, texts, reads_only=not earlier, seconds=seconds, stop_on_error=False, folder=folder
     )
     _discard_images(result)
     for one in result.actions:
+        if one.problem is not None and one.number < len(earlier):
+            raise _earlier_failed_error(earlier[one.number], action)
         if one.problem is not None:
             raise _error_of(one.problem)
     last = result.actions[-1]
@@ -316,6 +319,12 @@ def _locate_problem(problem: Mapping[str, str], action: Action, config: SystemCo
         where = next(iter(file for file in files if file), inside) if len(files) == 1 else inside
     if isinstance(action, PipelineAction) and _has_reason(problem, Reason.SQL_FAILED):
         problem = {**problem, "reason": Reason.PIPELINE_FAILED.value}
+    name = server_of(action, config) or ""
+    connection = config.connections.get(name)
+    is_closed = isinstance(connection, PostgresqlConnection) and connection.read_only
+    if is_closed and any(text in problem.get("what", "") for text in _READ_ONLY):
+        advice = f"Leave it out: the connection {name} has `read_only: true` in remit.yaml."
+        problem = {**problem, "next_step": advice}
     return {**problem, "where": where}
 
 
@@ -333,6 +342,16 @@ def _require_declared_irreversible(actions: Sequence[Action], part: RemotePart) 
 
 def _has_reason(problem: Mapping[str, str], reason: Reason) -> bool:
     return problem.get("reason") == reason.value
+
+
+def _earlier_failed_error(earlier: Action, action: SqlAction) -> RemitError:
+    """Return the error for an action whose rows depend on an earlier one. The earlier one has the error itself."""
+    return RefusedError(
+        Reason.DEPENDENCY_FAILED,
+        f"this action reads what {earlier.action_id} would change, and {earlier.action_id} cannot be done",
+        where=action.operation.save_results_to or "",
+        next_step=f"Fix {earlier.action_id} first.",
+    )
 
 
 def _error_of(problem: Mapping[str, str]) -> RemitError:
