@@ -260,7 +260,7 @@ def show_raised(problem: BaseException, command: str = "") -> ShownError:
 
     def show(*, as_json: bool) -> str:
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-            assert report(problem, as_json=as_json, command=command) == problem.exit_code
+            assert report(problem, as_json=as_json, arguments=[command]) == problem.exit_code
         return out.getvalue() + err.getvalue()
 
     return _read_report(show(as_json=False), show(as_json=True), command)

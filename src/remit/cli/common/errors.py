@@ -3,20 +3,26 @@
 import errno
 import importlib
 import os
+import re
 import traceback
 from collections.abc import Sequence
 from typing import Any, Final
 
 import click
+from click.exceptions import NoArgsIsHelpError
 
 from remit.cli.common.options import show_json
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import setting_problem
+from remit.masking import mask_text
 
 PLAN_COMMANDS: Final = frozenset(
     {"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"}
 )
 """The commands for plans. Their errors have numbers."""
+
+_SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""A control sequence of a terminal, such as a colour."""
 
 
 class OperationRefusedError(RefusedError):
@@ -28,18 +34,19 @@ class OperationRefusedError(RefusedError):
         self.documents = {name: each for name, each in documents.items() if each}
 
 
-def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
+def report(problem: Exception, *, as_json: bool, arguments: Sequence[str] = ()) -> int:
     """Print the error, with `--json` on standard output and else on standard error, and return the exit code."""
-    if isinstance(problem, click.ClickException) and not as_json:
+    if isinstance(problem, NoArgsIsHelpError) and not as_json:  # a help text, and nothing of the arguments
         problem.show()
         return problem.exit_code
-    error = problem if isinstance(problem, RemitError) else _to_remit_error(problem)
+    error = problem if isinstance(problem, RemitError) else _to_remit_error(problem, arguments)
+    command = next(iter(arguments), "")
     code = _find_code(error) if command in PLAN_COMMANDS and not isinstance(problem, click.ClickException) else {}
     if as_json:
         documents = error.documents if isinstance(error, OperationRefusedError) else {}
         show_json({"error": {**error.as_json(), "next_step": error.advice, **code}, **documents}, indent=None)
     else:
-        outcome = "refused" if isinstance(error, RefusedError) else "failed"
+        outcome = "refused" if isinstance(error, (RefusedError, UsageError)) else "failed"
         click.echo(f"{click.style(outcome, fg='red', bold=True)}: {error.what}", err=True)
         known_as = " ".join(map(str, code.values())) or error.reason.value
         shown = {"where": error.where, "code": known_as, "next": error.advice}
@@ -69,9 +76,9 @@ def require_valid_fault(setting: str) -> None:
         )
 
 
-def _to_remit_error(problem: Exception) -> RemitError:
+def _to_remit_error(problem: Exception, arguments: Sequence[str]) -> RemitError:
     if isinstance(problem, click.ClickException):
-        return _from_click(problem)
+        return _from_click(problem, arguments)
     if isinstance(problem, OSError):
         full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
         advice = "Check that the file exists and that you may use it. `remit doctor` checks the rest."
@@ -84,10 +91,34 @@ def _to_remit_error(problem: Exception) -> RemitError:
     return as_remit_error(problem)
 
 
-def _from_click(problem: click.ClickException) -> RemitError:
+def _from_click(problem: click.ClickException, arguments: Sequence[str]) -> RemitError:
+    what = _mask_arguments(problem.format_message(), arguments)
     if not isinstance(problem, click.UsageError):
-        return EnvironmentFailureError(Reason.STATE_UNSAFE, problem.format_message())
-    path = problem.ctx.command_path if problem.ctx else "remit"
-    return UsageError(
-        Reason.ARGUMENT_INVALID, problem.format_message(), where=path, next_step=f"See how to use it: {path} --help"
-    )
+        return EnvironmentFailureError(Reason.STATE_UNSAFE, what)
+    path = problem.ctx.command_path if problem.ctx else _find_path(arguments)
+    return UsageError(Reason.ARGUMENT_INVALID, what, where=path, next_step=f"See how to use it: {path} --help")
+
+
+def _find_path(arguments: Sequence[str]) -> str:
+    """Return the command that the arguments name, for an error of click that does not know it."""
+    name, child = (*arguments, "", "")[:2]
+    table = importlib.import_module("remit.cli").COMMANDS
+    if name not in table:
+        return "remit"
+    module, _, attribute = table[name][0].partition(":")
+    children = getattr(getattr(importlib.import_module(module), attribute), "commands", {})
+    return f"remit {name} {child}" if child in children else f"remit {name}"
+
+
+def _mask_arguments(text: str, arguments: Sequence[str]) -> str:
+    """Mask the secrets in the arguments that this text quotes.
+
+    Click escapes some of the arguments. A mask does not find a secret right behind an escaped character.
+    """
+    for part in (part for each in arguments for part in (each.lstrip("-"), each, each.partition("=")[2]) if part):
+        visible = "".join(character if character.isprintable() else " " for character in _SEQUENCE.sub(" ", part))
+        masked = mask_text(visible)
+        if masked != visible:
+            for spelled in (part, repr(part)[1:-1]):
+                text = text.replace(spelled, masked)
+    return text

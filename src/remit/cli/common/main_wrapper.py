@@ -118,9 +118,8 @@ def _run(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     except Exception as problem:
         if isinstance(problem, OSError) and problem.filename is None and problem.errno in OUTPUT_FAULTS:
             raise  # errors of files have a file name, and databases have their own errors: this was one of our streams
-        command = next(iter(arguments), "")
         failing = importlib.import_module("remit.cli.common.errors")
-        code = failing.report(problem, as_json="--json" in arguments, command=command)
+        code = failing.report(problem, as_json="--json" in arguments, arguments=arguments)
     return code if isinstance(code, int) else 0
 
 
