@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
-from remit.cli.common.terminal import NoTerminalError, discard_pending_input
+from remit.cli.common.terminal import NoTerminalError, confirm, discard_pending_input
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, render_time
 from remit.core.text import printable
@@ -132,7 +132,7 @@ def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow],
         )
     try:
         discard_pending_input()
-        is_right = click.confirm("Is the clock right?", default=False, err=True)
+        is_right = confirm("Is the clock right?", err=True)
     except click.Abort:
         is_right = False
     if not is_right:

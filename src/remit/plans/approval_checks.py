@@ -18,11 +18,11 @@ from remit.plans.preview.document import PlanPreview
 _MOST_TABLES: Final = 20
 _RESTORE_FILE: Final = (
     "Restore it to its approved state and apply again. Or preview the plan again with `remit preview` and approve it"
-    " again. A proposed plan must be proposed again."
+    " again."
 )
 _RESTORE_ROWS: Final = (
     "The approval stays valid: apply again when these rows are as they were. Or preview the plan again with `remit"
-    " preview` and approve it again. A proposed plan must be proposed again."
+    " preview` and approve it again."
 )
 
 TableCounts = Mapping[str, tuple[int, int, int]]

@@ -18,6 +18,7 @@ from remit.core.text import counted, printable
 
 UNSEEN: Final = "unseen"
 SHOW_ALL: Final = frozenset({"f", "full"})
+_YES_ANSWERS: Final = frozenset({"y", "yes"})
 _NO_ANSWERS: Final = frozenset({"", "n", "no"})
 
 
@@ -88,9 +89,18 @@ def ask(screen: Screen, question: str, *, hidden: int = 0, full_text: Callable[[
                 full_text = None
                 continue
             click.echo(explain_invalid_answer(answer, can_show=full_text is not None, no="n"), err=_prompts_on_stderr())
-        return click.confirm(question, default=False, err=_prompts_on_stderr())
+        return confirm(question, err=_prompts_on_stderr())
     except click.Abort:
         return False
+
+
+def confirm(question: str, *, err: bool) -> bool:
+    """Ask until the answer is yes or no. Enter means no. Raises `click.Abort` at Ctrl-C and at the end of input."""
+    while True:
+        answer = click.prompt(f"{question} [y/N]", default="", show_default=False, err=err).strip().lower()
+        if answer in _YES_ANSWERS or answer in _NO_ANSWERS:
+            return answer in _YES_ANSWERS
+        click.echo("Type y or n.", err=err)
 
 
 def show_full_text(screen: Screen, full_text: Callable[[], FullText]) -> int:

@@ -99,11 +99,15 @@ def _advise(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str
 
 
 def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
-    """Refuse if an approval by name is missing: approving the diff does not include it. The error gives the command."""
-    missing = list_missing_approvals(document, allowed.names)
+    """Refuse if an approval by name is missing: approving the diff does not include it. The error gives the command.
+
+    Also refuse an approval by name that the plan does not need.
+    """
+    missing, idle = list_missing_approvals(document, allowed.names), _list_unneeded(document, allowed)
     if not missing:
+        if idle:
+            raise _unneeded_error(document, idle)
         return
-    idle = _list_unneeded(document, allowed)
     flags = [flag for kind, name in missing for flag in (flag_for(kind), name)]
     command = repeat_command(*flags, without=idle)
     advice = f"If you want to allow this: {command}"
@@ -115,6 +119,19 @@ def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
         + (f"; not needed: {_list_some(idle)}{_note_on_patterns(idle)}" if idle else ""),
         where=f"plan {document.plan_id}",
         next_step=advice,
+    )
+
+
+def _unneeded_error(document: PlanPreviewDocument, idle: Sequence[tuple[str, str]]) -> RefusedError:
+    """Return the error for allowances that the plan does not need: most likely, a name is mistyped."""
+    command = repeat_command(without=idle)
+    return RefusedError(
+        Reason.ARGUMENT_INVALID,
+        f"the plan needs no such approval: {_list_some(idle)}{_note_on_patterns(idle)}",
+        where=f"plan {document.plan_id}",
+        next_step=f"Leave it out: {command}"
+        if len(command) <= MAX_COMMAND_LENGTH
+        else "Leave it out. `remit preview` lists each approval that the plan needs.",
     )
 
 
