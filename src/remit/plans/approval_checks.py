@@ -4,7 +4,7 @@ When it is given, the plan must be worth approving, and every allowance must be 
 rows must be as they were when the plan was approved.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
@@ -88,9 +88,15 @@ def reject_unused_allowances(preview: PlanPreview, approvals: Approvals) -> None
                 )
 
 
-def require_same_inputs(envelope: Envelope, preview: PlanPreview) -> None:
-    """Refuse the approval if a file is new or differs from the approved one. A missing file only fails its action."""
-    for path, how in differences(envelope, preview.inputs):
+def require_same_inputs(
+    envelope: Envelope, preview: PlanPreview, describe_folder: Callable[[str], str] = lambda _: ""
+) -> None:
+    """Refuse the approval if a file is new or differs from the approved one. A missing file only fails its action.
+
+    `describe_folder` says how a changed folder differs. It returns an empty text for a path that is no folder.
+    """
+    for path, found in differences(envelope, preview.inputs):
+        how = describe_folder(path) or found
         is_server = is_bound_server(path)
         raise RefusedError(
             Reason.BINDING_MISMATCH,

@@ -31,6 +31,7 @@ To add a field to the report, change these places:
 """
 
 import logging
+import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason, RefusedError, RemitError, UsageError, as_remit_error
-from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.core.ids import DEFAULT_TENANT, parse_time, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.steps import Ids
@@ -78,6 +79,7 @@ from remit.plans.model.folders import opened
 from remit.plans.policy.plan import decide_plan
 from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.required_approvals import uncovered
+from remit.plans.preparation.pipeline_scratch import describe_changed_folder
 from remit.plans.preparation.prepared import Engines, PreparedAll, PreparedOutputs
 from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preview.build import PreviewTools, preview_plan
@@ -197,7 +199,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         envelope, plan_preview = granted.envelope, _as_plan_preview(preview)
         self._require_not_cancelled(envelope.envelope_id)
         require_none_busy(plan_preview.problems)
-        require_same_inputs(envelope, plan_preview)
+        require_same_inputs(envelope, plan_preview, lambda path: self._describe_folder(path, envelope))
         denials = uncovered(plan_preview.findings, plan_preview.needs, envelope.approvals)
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
         return f"envelope {envelope.envelope_id}"
@@ -404,6 +406,14 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
                 engines.servers.find(name)
             except RemitError as problem:
                 raise problem.with_changes(next_step=f"{problem.advice} The approval stays valid.") from None
+
+    def _describe_folder(self, path: str, envelope: Envelope) -> str:
+        """Return which files of a folder that a pipeline reads were changed since the approval, if it is a folder."""
+        rules = self.environment.rules
+        if not os.path.isdir(os.path.join(rules.root(), path)):
+            return ""
+        approved_at = parse_time(envelope.issued_at).timestamp()
+        return describe_changed_folder(rules.root(), path, rules.config(), "the plan was approved", approved_at)
 
     def _discard_prepared(self, envelope_id: str) -> None:
         if (prepared := self._prepared.pop(envelope_id, None)) is not None:

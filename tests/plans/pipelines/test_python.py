@@ -10,9 +10,11 @@ import pytest
 from remit.cli.plans.render import render_outcome, render_preview
 from remit.contracts.plans.status import StatusUpdate
 from remit.core.errors import RefusedError
+from remit.services.plans.service import PlanService
 from tests.plans.pipelines.pipeline_project import FILES, Works, nightly, pipeline, problem_of, with_code
 from tests.plans.project import create, plan_of, ran, refused
 from tests.plans.sql.shop import DATABASE, held_open, sql
+from tests.services.plans.proposal_workspace import ADMIN
 
 PLAN = plan_of(pipeline("p1", "report", parameters={"greeting": "hello"}))
 WRITES = ("out/report.csv", "out/summary.json")
@@ -287,6 +289,19 @@ def test_a_pipeline_never_leaves_only_some_of_its_files(works: Works) -> None:
     after = works.tree()
     assert after.pop("out/report.csv") is not None
     assert after == before
+
+
+def test_the_changed_file_of_a_package_is_named(works: Works) -> None:
+    plans = PlanService(works.workspace)
+    made = plans.propose(ADMIN, PLAN)
+    envelope = works.allowed(PLAN, "p1").canonical()
+    (works.root / "etl/report.py").write_text("def run(job):\n    pass\n")
+    how = "a file in this folder was changed since {}: etl/report.py"
+    _, message = refused(works.workspace.apply(envelope))
+    assert how.format("the plan was approved") in message
+    (changed,) = plans.read_preview(ADMIN, made.proposal_id).changed_since
+    assert (changed.path, changed.how) == ("etl", how.format("this preview was computed"))
+    plans.close()
 
 
 @pytest.mark.req("PX-21")

@@ -41,6 +41,8 @@ from remit.plans.preparation.database_versions import PreparationContext
 
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
+MAX_NAMED: Final = 5
+"""The most changed files that an error names."""
 _EXCLUDED: Final = frozenset({"__pycache__"})
 """Folders that are never copied. Python derives their files from the code, and may write them again at any time."""
 
@@ -64,6 +66,31 @@ def folder_digest(
                 with closing(beneath.open_file(inside, place.name, where=name)) as file:
                     hashes.append([name, digest_of(file)])
     return digest_bytes(canonical_bytes(sorted(hashes)))
+
+
+def find_modified_files(root: str, path: str, config: SystemConfig, since: float) -> list[str]:
+    """Return the files of a folder whose time of modification is not before `since`, to name them to people.
+
+    A program can set that time, so an empty list does not mean that the folder is unchanged.
+    """
+    parts = tuple(path.split("/"))
+    try:
+        with opened(root, parts, where=path) as folder:
+            return [
+                name
+                for name, inside in _files_below(
+                    folder, parts, frozenset(), lambda each: bool(_exclusion_reason(each, config))
+                )
+                if os.stat(name.rpartition("/")[2], dir_fd=inside, follow_symlinks=False).st_mtime >= since
+            ][:MAX_NAMED]
+    except (RemitError, OSError):
+        return []
+
+
+def describe_changed_folder(root: str, path: str, config: SystemConfig, when: str, since: float) -> str:
+    """Return how a folder differs from its state at an earlier time, with the files that were modified since."""
+    files = find_modified_files(root, path, config, since)
+    return f"a file in this folder was changed since {when}" + (f": {', '.join(files)}" if files else "")
 
 
 def _files_below(

@@ -16,9 +16,10 @@ from remit.contracts.plans.envelope import ApprovedInput, Envelope
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.services.plans import ChangedSince
 from remit.core.errors import RemitError
+from remit.core.ids import parse_time
 from remit.effects.plans.steps import State
 from remit.plans.approval_checks import input_differences
-from remit.plans.preparation.pipeline_scratch import folder_digest
+from remit.plans.preparation.pipeline_scratch import describe_changed_folder, folder_digest
 from remit.plans.preparation.pipelines import DBT_EXCLUDED
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.storage.backups import state_of
@@ -46,9 +47,12 @@ class Inputs:
         self._hashed: OrderedDict[tuple[int, ...], State] = OrderedDict()
 
     def changed_since(
-        self, workspace: Workspace, row: ProposalRow, document: PlanPreviewDocument
+        self, workspace: Workspace, row: ProposalRow, document: PlanPreviewDocument, computed_at: str | None = None
     ) -> tuple[ChangedSince, ...]:
-        """Return the inputs that changed since the approval of an approved plan, else since its preview."""
+        """Return the inputs that changed since the approval of an approved plan, else since its preview.
+
+        `computed_at` is the time of the preview.
+        """
         try:
             envelope = Envelope.parse(workspace.proposals.envelope_of(row)) if row.state == "APPROVED" else None
         except RemitError:
@@ -56,13 +60,19 @@ class Inputs:
         before = (envelope or document).inputs
         config_digest = (envelope or document).config_digest
         when = _COMPUTED if envelope is None else _APPROVED
-        found = list(self._changed_files(workspace, before, document, when))
+        since = computed_at if envelope is None else envelope.issued_at
+        found = list(self._changed_files(workspace, before, document, when, since))
         if config_digest != workspace.config.digest():
             found.append((CONFIG_NAME, f"the configuration was changed since {when}"))
         return tuple(ChangedSince(path=path, how=how) for path, how in found[:_MAX_LISTED])
 
     def _changed_files(
-        self, workspace: Workspace, before: Sequence[ApprovedInput], document: PlanPreviewDocument, when: str
+        self,
+        workspace: Workspace,
+        before: Sequence[ApprovedInput],
+        document: PlanPreviewDocument,
+        when: str,
+        since: str | None,
     ) -> Iterable[tuple[str, str]]:
         files = {item.path: item for item in before if not is_bound_server(item.path)}
         now: list[ApprovedInput] = []
@@ -71,7 +81,9 @@ class Inputs:
         for path in (*files, *_paths_to_create(document, files)):
             if (Path(root) / path).is_dir() and path in files:
                 if not self._is_same_folder(workspace, files[path], document):
-                    problems.append((path, f"a file in this folder was changed since {when}"))
+                    at = parse_time(since).timestamp() if since else 0.0
+                    how = describe_changed_folder(root, path, workspace.config, when, at) if since else ""
+                    problems.append((path, how or f"a file in this folder was changed since {when}"))
                 continue
             try:
                 state = read_states(root, (path,), self._state_of)[path]

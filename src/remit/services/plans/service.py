@@ -461,7 +461,7 @@ class PlanService(PlanRuns):
             proposal_id=row.proposal_id,
             preview_digest=found.preview_digest,
             document=document,
-            changed_since=self._inputs.changed_since(self._workspace, row, document),
+            changed_since=self._inputs.changed_since(self._workspace, row, document, found.computed_at),
             computed_at=found.computed_at,
             computed_by=found.computed_by,
         )
