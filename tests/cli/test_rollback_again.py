@@ -43,6 +43,23 @@ def test_a_run_without_changes_names_the_next_candidate_too(remit: Remit, projec
     assert (told.code, f"remit rollback {older.rpartition('-')[2]}" in told.out) == (0, True), told
 
 
+def test_a_run_is_found_by_the_id_of_its_proposal_whole_or_as_the_console_shows_it(
+    remit: Remit, project: Path, tmp_path: Path
+) -> None:
+    plan = put(project, update())
+    proposal = remit("propose", str(plan), "--json").document["proposal_id"]
+    refused = remit("rollback", proposal)
+    assert refused.code == 2
+    assert f"remit approvals show {proposal}" in refused.err
+    digest = remit("approvals", "show", proposal, "--json").document["preview"]["preview_digest"]
+    assert remit("approvals", "approve", proposal, "--digest", digest).code == 0
+    assert remit("apply", "--proposal", proposal).code == 0
+    assert (project / "settings.json").read_text() == AFTER
+    assert remit("rollback", proposal).code == 0
+    assert (project / "settings.json").read_text() == BEFORE
+    assert "Already rolled back" in remit("rollback", proposal.rpartition("-")[2]).err
+
+
 @pytest.mark.req("PX-17")
 def test_after_the_script_every_list_has_the_same_figures(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update(), create("new.txt"))).code == 0
@@ -50,7 +67,7 @@ def test_after_the_script_every_list_has_the_same_figures(remit: Remit, project:
     subprocess.run([sys.executable, "-I", str(script)], env={}, check=True, capture_output=True, timeout=60)
     told = remit("rollback", "last")
     assert "2 checkpoints as before the plan, 2 of them were not touched\n" in told.out, told
-    assert "EXECUTED, 2 checkpoints as before the plan" in remit("ledger", "show").out
+    assert "EXECUTED, 2 checkpoints as before the plan" in remit("ledger", "show", COLUMNS="200").out
     assert remit("runs", "--json").document[0]["files"] == 2
     assert "2 checkpoints as before the plan\n" in remit("rollback", "last").out
 

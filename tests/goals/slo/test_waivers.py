@@ -47,7 +47,7 @@ def test_a_waiver_that_ended_or_names_another_figure_or_a_lower_limit_waives_not
     assert judged(limit=1_399.9).verdict == "BREACH"
     assert judged(limit=1_400).verdict == "WAIVED"
     assert judged(figure="agent_dispatch_p99_ms").verdict == "BREACH"
-    assert judged(figure="execution_error_rate").verdict == "BREACH"
+    assert judged(figure="execution_error_rate", limit=0.5).verdict == "BREACH"
 
 
 def test_one_of_several_waivers_is_enough() -> None:
@@ -79,6 +79,14 @@ def test_what_is_no_waiver_is_refused(subtests: pytest.Subtests) -> None:
     for changes in cases:
         with subtests.test(changes=changes), pytest.raises(RefusedError):
             SloWaivers.from_tree({"version": 1, "waivers": [{**WAIVER, **changes}]})
+
+
+def test_the_limit_of_a_rate_is_a_fraction_and_the_refusal_says_how_to_write_it() -> None:
+    rate = {**WAIVER, "figure": "execution_error_rate"}
+    assert SloWaiver.from_tree({**rate, "limit": 0.05}).limit == 0.05
+    assert SloWaiver.from_tree({**rate, "limit": 1}).limit == 1
+    with pytest.raises(RefusedError, match=r"a fraction between 0 and 1, and not 5\. For 5 % write 0\.05"):
+        SloWaiver.from_tree({**rate, "limit": 5})
 
 
 def test_a_waiver_may_last_90_days_and_needs_every_field() -> None:

@@ -51,7 +51,8 @@ def rollback(
 ) -> None:
     """Roll back a plan, fully or partially.
 
-    REPORT is `last`, a name that `remit runs` shows, a report folder, an envelope id or a report id. All backups are
+    REPORT is `last`, a name that `remit runs` or the console shows, a report folder, or the id of an envelope, a report
+    or a proposal. All backups are
     checked before the first file is restored. If a file changed since, nothing is restored without --force, and the
     output names the file.
 

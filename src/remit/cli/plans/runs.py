@@ -13,6 +13,7 @@ from remit.cli.common.options import json_option, show_json, show_table, workspa
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.services.base.run_list import (
     KnownRun,
+    find_envelope_of_proposal,
     list_runs,
     list_unused_envelopes,
     open_run_queries,
@@ -76,7 +77,10 @@ def find_run(workspace: Workspace, name: str) -> str:
     try:
         open_run_queries(workspace).find(full)
     except RefusedError as problem:
-        advice = "`remit runs` lists the runs. A folder below agent_outputs/reports and `last` work too."
+        envelope_id = find_envelope_of_proposal(workspace, name)
+        if envelope_id is not None and envelope_id != full:
+            return find_run(workspace, envelope_id)
+        advice = "`remit runs` lists the runs. A folder below agent_outputs/reports, a proposal id and `last` work too."
         raise RefusedError(problem.reason, problem.what, where=problem.where, next_step=advice) from None
     return full
 

@@ -41,7 +41,7 @@ class SloWaiver(Contract):
 
     figure: FigureName
     limit: Annotated[float, Field(ge=0, le=1e9)]
-    """The worst value that is accepted."""
+    """The worst value that is accepted: milliseconds for a time, a fraction of 1 for a rate."""
     approved_by: Words
     """The name of the builder who is responsible."""
     reason: Words
@@ -52,6 +52,11 @@ class SloWaiver(Contract):
     def _check_bounds(self) -> Self:
         if self.figure == NEVER_WAIVED:
             raise ValueError(f"{NEVER_WAIVED} cannot be waived, because an effect that happens twice is always a fault")
+        if self.figure == "execution_error_rate" and self.limit > 1:
+            raise ValueError(
+                f"the limit of a rate is a fraction between 0 and 1, and not {self.limit:g}. For {self.limit:g} % write"
+                f" {self.limit / 100:g}"
+            )
         life = date.fromisoformat(self.ends) - date.fromisoformat(self.issued)
         if not timedelta(0) <= life <= LONGEST_WAIVER:
             raise ValueError(f"a waiver must end on the day of its issue or at most {LONGEST_WAIVER.days} days later")

@@ -34,6 +34,7 @@ _UNUSED: Final = """SELECT e.correlation_id FROM ledger_entries e
     AND c.correlation_id = e.correlation_id AND c.kind IN ('envelope.cancelled', 'plan.intent'))
   ORDER BY e.seq DESC LIMIT ?"""
 _IDS: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' ORDER BY key DESC"
+_PROPOSALS: Final = "SELECT proposal_id FROM plan_proposals WHERE tenant_id = ? ORDER BY proposal_id DESC"
 
 Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "STAYS", "UNKNOWN"]
 """STAYS: the rest of the run cannot be rolled back."""
@@ -111,6 +112,29 @@ def resolve_run_id(workspace: Workspace, name: str) -> str:
             next_step=f"Give more of the id, such as {matching[0]} or {matching[1]}.",
         )
     return matching[0] if len(matching) == 1 else name
+
+
+def find_envelope_of_proposal(workspace: Workspace, name: str) -> str | None:
+    """Return the envelope id of the proposal with this id, or whose id ends with `name`, as the console shows it.
+
+    None if no proposal, or more than one, has such an id. Refuses a proposal that has no envelope.
+    """
+    if len(name) < MIN_SHORT_LENGTH or "/" in name:
+        return None
+    with workspace.store.reading() as connection:
+        ids = [str(row[0]) for row in connection.rows(_PROPOSALS, (DEFAULT_TENANT,))]
+    matching = [each for each in ids if each == name] or [each for each in ids if each.endswith(name)]
+    row = workspace.proposals.find(matching[0]) if len(matching) == 1 else None
+    if row is None:
+        return None
+    if row.envelope_id is None:
+        raise RefusedError(
+            Reason.STATE_MISSING,
+            "this proposed plan was not approved, so it has not run",
+            where=f"proposal {row.proposal_id}",
+            next_step=f"See its state: remit approvals show {row.proposal_id}",
+        )
+    return row.envelope_id
 
 
 def project_root(workspace: Workspace) -> str:
