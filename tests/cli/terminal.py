@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import select
 import signal
 import sys
@@ -14,6 +15,7 @@ PATIENCE_SECONDS = 60
 """Only a guard: a command that asks nothing would be waited for without end."""
 CTRL_C = b"\x03"
 CTRL_C_SECONDS = 1.0
+ERASED = re.compile(r"\r[^\r\n]*\x1b\[K")
 
 
 class TypedAnswer(NamedTuple):
@@ -27,7 +29,7 @@ class TypedAnswer(NamedTuple):
 class TerminalResult(NamedTuple):
     code: int
     shown: str
-    """All that was on the screen."""
+    """All that was on the screen, without the lines of progress: they were erased."""
     answered: bool
     """Whether everything that was to be waited for was there."""
 
@@ -72,7 +74,8 @@ def run_in_terminal(
             os.write(terminal, typed)
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
-    return TerminalResult(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), not left)
+    text = ERASED.sub("", shown.decode(errors="replace"))
+    return TerminalResult(os.waitstatus_to_exitcode(status), text, not left)
 
 
 def _processor_time(pid: int) -> str:
