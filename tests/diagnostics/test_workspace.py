@@ -51,6 +51,15 @@ def test_a_sound_workspace_passes_every_check(sound_workspace: SoundWorkspace) -
     ]
 
 
+def test_the_keyring_names_as_many_active_keys_as_there_are_key_files(sound_workspace: SoundWorkspace) -> None:
+    assert "policy" not in sound_workspace.run_checks()["keyring"].found
+    with Workspace.open(sound_workspace.root, environ=sound_workspace.environ) as opened:
+        opened.tokens.issue(TokenRequest("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1)))
+    checks = sound_workspace.run_checks()
+    assert checks["key files"].found.startswith("5 private keys")
+    assert checks["keyring"].found == "an active key for each of kernel, protocol, executor, audit, policy"
+
+
 def test_reports_and_backups_that_others_can_read_are_a_warning(sound_workspace: SoundWorkspace) -> None:
     backups = sound_workspace.root / "agent_outputs/reports/run/backups"
     backups.mkdir(parents=True)

@@ -340,6 +340,9 @@ def revoke(jti: str, reason: str | None, directory: Path, as_json: bool) -> None
 def list_tokens(directory: Path, as_json: bool) -> None:
     """List the tokens that this workspace issued, the newest first.
 
+    The column `used` counts the browser actions of a token. It is - for a token without a right to the browser, because
+    other uses are not counted.
+
     Also lists the tokens of other issuers that were revoked here. The state "key revoked" means that the key of the
     token was revoked, so the token is not valid.
     """

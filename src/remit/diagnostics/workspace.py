@@ -153,7 +153,7 @@ def check_keyring(folder: Path) -> Check:
     if strangers:
         advice = f"An interrupted rotation or another program created it. Remove it: rm {shlex.quote(strangers[0])}"
         return KEYRING.warn(f"private keys that no active key needs: {list_some(strangers)}", advice)
-    return KEYRING.ok(f"an active key for each of {', '.join(ROLES)}")
+    return KEYRING.ok(f"an active key for each of {', '.join([*ROLES, *(['policy'] if policy else [])])}")
 
 
 def check_store(store: Store, clock: Clock, anchors: Anchors) -> list[Check]:

@@ -53,3 +53,18 @@ def test_after_a_refused_apply_the_reason_the_file_and_the_next_step_are_shown(r
 def test_the_entries_of_a_refused_apply_are_shown_to_people_only(remit: Remit, tmp_path: Path) -> None:
     name = _approve_a_proposal(remit, tmp_path / "project")
     assert remit("approvals", "show", name, REMIT_AGENT="bot").code == 2
+
+
+def test_a_refused_decision_about_a_plan_has_the_code_that_preview_has(remit: Remit, tmp_path: Path) -> None:
+    assert remit("init").code == 0
+    plan = plan_of(replace("a", "missing.txt"), plan_id="tidy")
+    token = remit("token", "issue", "--sub", "bot", "--cap", "plan.propose").out.strip()
+    name = str(remit("propose", "-", "--json", stdin=plan, REMIT_TOKEN=token).document["proposal_id"])
+    assert "2001 FILE_NOT_FOUND" in remit("preview", "-", stdin=plan).out
+    digest = remit("approvals", "show", name, "--json").document["preview"]["preview_digest"]
+    refused = remit("approvals", "approve", name, "--digest", digest)
+    assert "code:  2001 FILE_NOT_FOUND" in refused.err
+    error = remit("approvals", "approve", name, "--digest", digest, "--json").document["error"]
+    assert (error["reason"], error["code"], error["type"]) == ("file_missing", 2001, "FILE_NOT_FOUND")
+    other = remit("approvals", "deny", "0192f0c1-2345-7abc-8def-0123456789ab")
+    assert "code:  state_missing" in other.err

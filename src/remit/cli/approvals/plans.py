@@ -13,6 +13,7 @@ import click
 from remit.cli.approvals.render import render_time_left
 from remit.cli.approvals.watch import ApprovalPrompt, PromptText
 from remit.cli.common.bidi import display_name
+from remit.cli.common.errors import about_plan
 from remit.cli.common.options import show_json, show_table
 from remit.cli.common.progress import showing_progress
 from remit.cli.common.signals import previewing
@@ -143,6 +144,7 @@ def find_proposal_id(workspace: Workspace, name_or_id: str) -> str | None:
     )
 
 
+@about_plan()
 def show_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
@@ -160,6 +162,7 @@ def show_plan(
     click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=_diff_limit(full=full), unused=unused)))
 
 
+@about_plan()
 def compute_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
@@ -174,6 +177,7 @@ def compute_plan(
     click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=_diff_limit(full=full))))
 
 
+@about_plan()
 def approve_plan(workspace: Workspace, proposal_id: str, arguments: ApprovalArguments) -> ProposalView:
     """Approve the preview that the person read: named by its digest, or shown by this command."""
     service, caller, allowed, named = (
@@ -218,6 +222,7 @@ def approve_plan(workspace: Workspace, proposal_id: str, arguments: ApprovalArgu
     )
 
 
+@about_plan()
 def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str | None) -> ProposalView:
     return PlanService(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
 

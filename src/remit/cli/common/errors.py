@@ -1,11 +1,12 @@
 """The report of an error to a person or a program: masked, with the next step and the right exit code."""
 
+import contextlib
 import errno
 import importlib
 import os
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -20,6 +21,7 @@ PLAN_COMMANDS: Final = frozenset(
     {"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"}
 )
 """The commands for plans. Their errors have numbers."""
+_ABOUT_PLAN: Final = "This error is about a plan."
 
 _SEQUENCE: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
 """A control sequence of a terminal, such as a colour."""
@@ -34,6 +36,16 @@ class OperationRefusedError(RefusedError):
         self.documents = {name: each for name, each in documents.items() if each}
 
 
+@contextlib.contextmanager
+def about_plan() -> Iterator[None]:
+    """Mark an error as one about a plan, so that it is shown with its number. For commands that also serve others."""
+    try:
+        yield
+    except RemitError as problem:
+        problem.add_note(_ABOUT_PLAN)
+        raise
+
+
 def report(problem: Exception, *, as_json: bool, arguments: Sequence[str] = ()) -> int:
     """Print the error, with `--json` on standard output and else on standard error, and return the exit code."""
     if isinstance(problem, NoArgsIsHelpError) and not as_json:  # a help text, and nothing of the arguments
@@ -41,7 +53,8 @@ def report(problem: Exception, *, as_json: bool, arguments: Sequence[str] = ()) 
         return problem.exit_code
     error = problem if isinstance(problem, RemitError) else _to_remit_error(problem, arguments)
     command = next(iter(arguments), "")
-    code = _find_code(error) if command in PLAN_COMMANDS and not isinstance(problem, click.ClickException) else {}
+    is_about_plan = command in PLAN_COMMANDS or _ABOUT_PLAN in getattr(problem, "__notes__", ())
+    code = _find_code(error) if is_about_plan and not isinstance(problem, click.ClickException) else {}
     if as_json:
         documents = error.documents if isinstance(error, OperationRefusedError) else {}
         show_json({"error": {**error.as_json(), "next_step": error.advice, **code}, **documents}, indent=None)
