@@ -198,6 +198,18 @@ def test_every_change_of_a_key_names_its_actor(remit: Remit, project: Path) -> N
     assert {each["actor"] for each in entries} == {person_at_terminal({}).id}
 
 
+def test_a_user_that_remit_yaml_does_not_list_is_noted_and_not_refused(remit: Remit, project: Path) -> None:
+    with (project / "remit.yaml").open("a", encoding="utf-8") as config:
+        config.write("tenants: {acme: {users: [mia]}}\n")
+    issue = ("token", "issue", "--sub", "bot", "--cap", "goal.ask", "--user")
+    invite = ("people", "invite", "ada", "--user")
+    for command in (issue, invite):
+        assert "does not list" not in remit(*command, "mia").err
+        unlisted = remit(*command, "mai")
+        assert unlisted.code == 0
+        assert "note: remit.yaml does not list the user mai of acme under `tenants`" in unlisted.err
+
+
 def test_a_token_for_the_other_operations_is_issued(remit: Remit, project: Path) -> None:
     wanted = [
         "--cap",
@@ -214,7 +226,7 @@ def test_a_token_for_the_other_operations_is_issued(remit: Remit, project: Path)
     [row] = remit("token", "list", "--json").document["tokens"]
     assert row["caps"] == ["plan.propose", "browser.click", "call.crm.set"]
     asks = remit("token", "issue", "--sub", "bot", "--cap", "goal.ask", "--user", "ana", "--tenant", "acme", "--json")
-    assert (asks.code, asks.err) == (0, "")
+    assert (asks.code, asks.err.startswith("note: remit.yaml does not list the user ana of acme")) == (0, True)
     assert remit("token", "issue", "--sub", "bot", "--cap", "plan.apply").err == ""  # no place is needed for that
 
     without_user = remit("token", "issue", "--sub", "bot", "--cap", "goal.ask")

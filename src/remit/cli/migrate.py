@@ -17,7 +17,9 @@ from remit.workspace.workspace import Workspace
     "--grant-to",
     "role",
     metavar="ROLE",
-    help="PostgreSQL: grant this role INSERT and SELECT on the ledger tables, and revoke everything else.",
+    help="PostgreSQL: grant this role what a running Remit needs, and revoke everything else in the schema. It can read"
+    " and add rows. It can update claims, approval requests, proposals and previews, within their triggers, and"
+    " rewrite agent_execution_current. It cannot change or remove entries of the ledger.",
 )
 @workspace_option
 @json_option
@@ -38,4 +40,4 @@ def migrate(role: str | None, directory: Path, as_json: bool) -> None:
         return
     click.echo(f"Applied: {', '.join(applied)}" if applied else "Already up to date.")
     if role is not None:
-        click.echo(f"Role {role} can add to the ledgers and read them, and nothing else.")
+        click.echo(f"Role {role} can run Remit, and cannot change or remove entries of the ledger.")

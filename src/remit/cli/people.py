@@ -9,7 +9,7 @@ import click
 
 from remit.cli.common.bidi import display_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
-from remit.cli.token import Life
+from remit.cli.token import Life, echo_unlisted_user
 from remit.core.ids import render_time
 from remit.identity.models import ROLES, Role
 from remit.identity.person import person_at_terminal
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 def people() -> None:
     """Invite people to the console, list them, and remove them.
 
-    A viewer can see everything. An approver can also answer approval requests. An operator can also propose and apply
-    plans. An admin can do all of this.
+    A viewer can see everything, in all tenants. An approver can also approve and deny. An operator can also propose,
+    apply and roll back plans, run tasks and ask for goals, but not approve. Both can withdraw and stop plans. An admin
+    can do all of this, issue tokens and leases, promote simulations, and invite people.
     """
 
 
@@ -52,6 +53,7 @@ def invite(
         actor = person_at_terminal(workspace.environ)
         tenant = tenant_of_user(workspace, user, tenant, "--")
         made = workspace.people.invite(name, role, actor=actor.id, user=user, tenant=tenant, life=life)
+        echo_unlisted_user(workspace, user, tenant)
         served = find_server(workspace.state)
     server = served.url if served else None
     invitation = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}

@@ -23,8 +23,9 @@ from remit.contracts.browser.token_rules import unchecked_constraints
 from remit.contracts.domain_patterns import WILDCARD, normal_host, require_pattern
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time
+from remit.core.text import printable
 from remit.identity.person import person_at_terminal
-from remit.services.base.tenants import tenant_of_user
+from remit.services.base.tenants import describe_unlisted_user, tenant_of_user
 from remit.workspace.workspace import Workspace
 
 _NUMBER: Final = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,6})?")
@@ -119,6 +120,13 @@ def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str
             where="--cap purchase",
             next_step="Name the highest price of one purchase, such as --max-purchase 50 EUR.",
         )
+
+
+def echo_unlisted_user(workspace: Workspace, user: str | None, tenant: str | None) -> None:
+    """Print a note if remit.yaml does not list the user. The user may be added later, so it is not refused."""
+    note = describe_unlisted_user(workspace, user, tenant)
+    if note is not None:
+        click.echo(f"note: {printable(note)}", err=True)
 
 
 def _no_domain(text: str, why: str) -> RefusedError:
@@ -298,6 +306,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
             constraints = TokenConstraints.from_tree(limits | user_constraints, source="the token's constraints")
             wish = TokenRequest(agent, caps, constraints, life, not_before)
             issued = workspace.tokens.issue(wish, actor=who.id)
+            echo_unlisted_user(workspace, user, constraints.tenant)
         if output is not None:
             out.write(issued.text.encode() + b"\n")
     summary = {"jti": issued.claims.jti, "sub": issued.claims.sub, "kid": issued.kid, "expires_at": _time(issued)}

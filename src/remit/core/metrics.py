@@ -85,7 +85,7 @@ _BROAD: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.
 
 EXECUTIONS: Final = Counter(
     "remit_road_requests_total",
-    "Requests that the execution engine ended, by ending: done, refused, stored, previewed, malformed, unsettled",
+    "Requests by how the execution engine ended them: done, refused, stored, previewed, malformed, unsettled",
     ("door", "ending"),
 )
 EXECUTION_SECONDS: Final = Histogram(

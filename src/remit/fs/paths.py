@@ -58,9 +58,12 @@ def locate(path: str, bases: Sequence[str]) -> Located:
     raise _refused(
         "this path is outside of every allowed directory",
         path,
-        f"Use a path beneath one of these: {', '.join(bases)}."
-        if bases
-        else "No directory is allowed yet: list some as base_directories in remit.yaml.",
+        (
+            f"Use a path beneath one of these: {', '.join(bases)}."
+            if bases
+            else "No directory is allowed yet: list some as base_directories in remit.yaml."
+        )
+        + " A server or program that already runs reads a change of base_directories only after a restart.",
     )
 
 

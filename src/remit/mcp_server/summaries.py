@@ -49,7 +49,7 @@ def summarise_proposal(view: ProposalView) -> str:
     if view.refused is not None and view.state == "APPROVED":
         sentence = f"The last attempt changed nothing: {view.refused.what}. {view.refused.next_step}"
     if view.undo is not None and view.undo.state == "POSSIBLE":
-        sentence = f"{sentence} undo_plan rolls it back."
+        sentence = f"{sentence} With the capability plan.undo, undo_plan rolls it back."
     return sentence
 
 

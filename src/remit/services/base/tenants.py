@@ -42,5 +42,15 @@ def tenant_of_user(workspace: Workspace, user: str | None, tenant: str | None, o
     return None
 
 
+def describe_unlisted_user(workspace: Workspace, user: str | None, tenant: str | None) -> str | None:
+    """Return a note about a user that the tenant does not list. None if it lists the user, or no user is named."""
+    if user is None or tenant is None:
+        return None
+    found = workspace.config.tenants.get(tenant)
+    if found is not None and user in found.users:
+        return None
+    return f"remit.yaml does not list the user {user} of {tenant} under `tenants`; until then every goal is refused"
+
+
 def list_some(names: list[str]) -> str:
     return ", ".join(names[:MAX_NAMED]) + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
