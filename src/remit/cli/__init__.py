@@ -17,6 +17,7 @@ import click
 from remit import __version__
 from remit.cli.common.main_wrapper import renaming_broken_pipes, require_unicode_text, run_command, suggest
 from remit.cli.common.permissions import require_permissions
+from remit.cli.common.running_command import follow
 
 # Plugins of other packages must not be loaded into a process that holds signing keys. It is also quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -88,6 +89,7 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         require_unicode_text(command)
+        follow(command, cmd_name)
         require_permissions(command, cmd_name)
         importlib.import_module("remit.cli.common.examples").add_examples(command, cmd_name)
         return command

@@ -13,6 +13,7 @@ import click
 from click.exceptions import NoArgsIsHelpError
 
 from remit.cli.common.options import show_json
+from remit.cli.common.running_command import running_command
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import setting_problem
 from remit.masking import mask_text
@@ -94,12 +95,16 @@ def _to_remit_error(problem: Exception, arguments: Sequence[str]) -> RemitError:
         return _from_click(problem, arguments)
     if isinstance(problem, OSError):
         full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
+        command = running_command()
+        see = command.how_to_see() if command is not None else ""
         advice = "Check that the file exists and that you may use it. `remit doctor` checks the rest."
+        if full:
+            advice = f"Free some disk space. It is not known what was done. {see}" if see else ""
         return EnvironmentFailureError(
             Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
             problem.strerror or type(problem).__name__,
             where=str(problem.filename or ""),
-            next_step="Free some disk space and try again." if full else advice,
+            next_step=advice,
         )
     return as_remit_error(problem)
 

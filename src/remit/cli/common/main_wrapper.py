@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import click
 
+from remit.cli.common.running_command import end_if_terminated, running_command, start_process
+
 STARTED: Final = time.monotonic()
 """When this process started. The waiting time that a command reports begins here."""
 
@@ -24,7 +26,20 @@ READER_GONE: Final = 141
 """The exit code if a reader such as `head` closes the pipe. Shells show it for programs that SIGPIPE ended."""
 
 
-OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF})
+class OutputError(OSError):
+    """A write to standard output or standard error has failed. No error of another file has this class."""
+
+
+class _OutputFile(io.FileIO):
+    """The file of standard output or standard error. Its errors have a class of their own."""
+
+    def write(self, data: Any, /) -> int | None:  # type: ignore[override] # as io.FileIO
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as problem:
+            raise OutputError(problem.errno, problem.strerror) from problem
 
 
 class ReaderGoneError(Exception):
@@ -90,34 +105,61 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     if sys.stdout is None:
         # Refused before the command starts: the next file that it opens would get the descriptor of standard output.
         return _report_output_failure("standard output is closed", "Redirect it to a file, or to /dev/null.")
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = _mark_errors(sys.stdout), _mark_errors(sys.stderr)
+    start_process()
     try:
         code = _run(start, arguments)
         sys.stdout.flush()
         sys.stderr.flush()
+        end_if_terminated()
     except (BrokenPipeError, ReaderGoneError):
         _discard_output()
         return READER_GONE
-    except OSError as problem:
+    except OutputError as problem:
         _discard_output()
-        advice = "The command did its work, but its output is lost. Free some disk space, or redirect the output."
+        command = running_command()
+        see = command.how_to_see() if command is not None else ""
+        unknown = f" It is not known whether the command did its work. {see}" if see else ""
+        advice = f"Free some disk space, or redirect the output.{unknown}"
         return _report_output_failure(f"the output could not be written: {problem.strerror}", advice)
     return code
+
+
+def _mark_errors(stream: Any) -> Any:
+    """Return a stream to the same file that raises `OutputError`. A stream that is not a file is returned as it is."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    raw = getattr(stream.buffer, "raw", stream.buffer)  # with PYTHONUNBUFFERED there is no buffer
+    if type(raw) is not io.FileIO:
+        stream.reconfigure(errors="backslashreplace")
+        return stream
+    stream.flush()
+    _replaced.append(stream)
+    file = _OutputFile(raw.fileno(), "wb", closefd=False)
+    buffer: Any = file if raw is stream.buffer else io.BufferedWriter(file)
+    return io.TextIOWrapper(
+        buffer,
+        encoding=stream.encoding,
+        errors="backslashreplace",
+        newline="\n",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+
+
+_replaced: Final[list[io.TextIOWrapper]] = []
+"""The earlier streams. They would close their files if nothing referred to them."""
 
 
 def _run(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     try:
         code = start()
-    except (BrokenPipeError, ReaderGoneError):
+    except (BrokenPipeError, ReaderGoneError, OutputError):
         raise
     except click.Abort:
         click.echo("Aborted!", err=True)
         return 1
-    except Exception as problem:
-        if isinstance(problem, OSError) and problem.filename is None and problem.errno in OUTPUT_FAULTS:
-            raise  # errors of files have a file name, and databases have their own errors: this was one of our streams
+    except Exception as problem:  # noqa: BLE001 - each error is reported
         failing = importlib.import_module("remit.cli.common.errors")
         code = failing.report(problem, as_json="--json" in arguments, arguments=arguments)
     return code if isinstance(code, int) else 0
