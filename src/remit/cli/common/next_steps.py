@@ -6,6 +6,7 @@ from typing import Any, Final
 from remit.cli.common.suggest import LocationOptions, joined
 
 _RUNS: Final = "First finish or undo what was left: remit recover{at}. Then see the runs: remit runs{at}"
+_TASKS: Final = "First finish or undo what was left: remit recover{at}. Then see the outcome: remit ledger show{at}"
 _KEYS: Final = "See the keys: remit keys list{at}"
 _TOKENS: Final = "See the tokens: remit token list{at}"
 _POLICY_KEYS: Final = "See the policy keys: remit token keys{at}"

@@ -32,8 +32,8 @@ class RunningCommand(NamedTuple):
         return text
 
 
-class TerminatedInterrupt(KeyboardInterrupt):  # noqa: N818 - not an error: it unwinds as Ctrl-C does
-    """SIGTERM has arrived."""
+class TerminatedInterrupt(KeyboardInterrupt):
+    """SIGTERM has arrived. It unwinds a command as Ctrl-C does."""
 
 
 class _Process:
