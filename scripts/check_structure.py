@@ -87,11 +87,12 @@ class Tree:
         self.folder = root / "src" / "remit"
         self.texts = {path.relative_to(self.folder): path.read_text() for path in sorted(self.folder.rglob("*.py"))}
         self.parsed = {path: ast.parse(text) for path, text in self.texts.items()}
+        self.nodes = {path: list(ast.walk(tree)) for path, tree in self.parsed.items()}
         self.tests = sorted({path.relative_to(root / "tests").parts[0] for path in root.glob("tests/*/**/*.py")})
 
     def classes(self) -> Iterator[tuple[Path, ast.ClassDef]]:
-        for path, tree in self.parsed.items():
-            yield from ((path, node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+        for path, nodes in self.nodes.items():
+            yield from ((path, node) for node in nodes if isinstance(node, ast.ClassDef))
 
 
 def check_root(tree: Tree) -> Iterator[Finding]:
@@ -149,10 +150,10 @@ def check_class_names(tree: Tree) -> Iterator[Finding]:
 
 
 def check_imports(tree: Tree) -> Iterator[Finding]:
-    for path, parsed in tree.parsed.items():
+    for path, nodes in tree.nodes.items():
         if path.as_posix().startswith(tuple(LATE_IMPORTS)):
             continue
-        inside = (node for node in ast.walk(parsed) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+        inside = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
         for node in {each for function in inside for each in ast.walk(function)}:
             names: list[str] = []
             if isinstance(node, ast.ImportFrom):
@@ -170,20 +171,34 @@ def check_length(tree: Tree) -> Iterator[Finding]:
             yield Finding(str(path), f"{lines} lines, and the maximum is {MOST_LINES}", "Split it into two ideas.")
 
 
+_WORD_ENDS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
 def check_words(tree: Tree) -> Iterator[Finding]:
-    for path, parsed in tree.parsed.items():
-        for node in ast.walk(parsed):
-            match node:
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                    pass
-                case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                    pass
-                case _:
-                    continue
-            words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
-            if found := words & PRIVATE_WORDS:
-                what = f"the name {name} has the private word {', '.join(sorted(found))}"
-                yield Finding(f"{path}:{node.lineno}", what, "Use the usual word for the thing; see docs/glossary.md.")
+    """Check every name that the code gives: of packages and modules, in definitions, imports, `except` and `case`."""
+    packages = {path.parent for path in tree.texts}
+    names = [(str(path), path.name) for path in sorted(packages)]
+    names += [(str(path), path.stem) for path in tree.texts]
+    for path, nodes in tree.nodes.items():
+        names += [(f"{path}:{line}", name) for node in nodes for line, name in _names_in(node)]
+    for where, name in names:
+        words = set(re.findall(r"[a-z]+", _WORD_ENDS.sub("_", name).lower()))
+        if found := words & PRIVATE_WORDS:
+            what = f"the name {name} has the private word {', '.join(sorted(found))}"
+            yield Finding(where, what, "Use the usual word for the thing; see docs/glossary.md.")
+
+
+def _names_in(node: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each name that a node defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            yield node.lineno, name
+        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            yield node.lineno, name
+        case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)):
+            yield node.lineno, name
+        case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name)):
+            yield node.lineno, name
 
 
 def check_tests(tree: Tree) -> Iterator[Finding]:

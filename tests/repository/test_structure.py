@@ -33,6 +33,37 @@ BREACHES: Final[dict[str, tuple[dict[str, str], str]]] = {
         {"core/a.py": "class OpenDoor:\n    pass\n", "fs/b.py": "def look_at(open_desk: int) -> None: ...\n"},
         "the name open_desk has the private word desk",
     ),
+    "a private word in a package's name": (
+        {"ledger/door/__init__.py": ""},
+        "ledger/door: the name door has the private word door",
+    ),
+    "a private word in a module's name": (
+        {"core/desk.py": ""},
+        "core/desk.py: the name desk has the private word desk",
+    ),
+    "a private word for an import": ({"core/a.py": "import os as desk\n"}, "core/a.py:1: the name desk has"),
+    "a private word for an imported name": ({"core/a.py": "from os import sep as room\n"}, "the name room has"),
+    "a private word for an exception": (
+        {"core/a.py": "try:\n    pass\nexcept OSError as road:\n    pass\n"},
+        "core/a.py:3: the name road has",
+    ),
+    "a private word for a part of a list": (
+        {"core/a.py": "match 1:\n    case [*doors]:\n        pass\n"},
+        "the name doors has",
+    ),
+    "a private word for a pattern": (
+        {"core/a.py": "match 1:\n    case int() as room:\n        pass\n"},
+        "the name room has",
+    ),
+    "a private word for the rest of a mapping": (
+        {"core/a.py": "match {}:\n    case {**papers}:\n        pass\n"},
+        "the name papers has",
+    ),
+    "a private word for a context": (
+        {"core/a.py": "with open('x') as desk:\n    pass\n"},
+        "the name desk has",
+    ),
+    "a private word in capitals": ({"core/a.py": "class NOBODYKeeper:\n    pass\n"}, "the private word nobody"),
     "tests of no package": ({"../../tests/desk/test_desk.py": ""}, "tests/desk: no package has this name"),
     "a long module": ({"core/a.py": "\n" * (check_structure.MOST_LINES + 1)}, "801 lines"),
 }
