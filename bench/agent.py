@@ -1,8 +1,8 @@
-"""What a goal costs: dispatch latency alone and with 16 callers, and what gates and ledger add to the bare action.
+"""Measures goals: dispatch latency alone and with 16 callers, and the time that gates and ledger add to an action.
 
-A goal is asked for in words, found in the catalogue, confirmed, allowed, dispatched: a file is copied in the sandbox.
-The bare action is the same copy as a leased task. Exit code 1 if a target is missed. `bench/README.md` says what came
-out.
+A goal is requested in words, found in the catalogue, confirmed, allowed and dispatched. Its action copies a file in the
+sandbox. The bare action is the same copy as a leased task. The exit code is 1 if a target is missed. `bench/README.md`
+has the results.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def time_call(work: Callable[[], object]) -> float:
 
 
 class Measurements:
-    """The same copy as a goal and as a leased task; a goal that only reads; and two parts of a goal on their own."""
+    """The same copy as a goal and as a leased task, a goal that only reads, and two parts of a goal on their own."""
 
     def __init__(self, scratch: GoalWorkspace, workspace: Workspace) -> None:
         self._scratch = scratch
@@ -87,7 +87,7 @@ class Measurements:
         return time_call(lambda: self._finder.find_with_proof(utterance, self._rules.catalogue))
 
     def access(self) -> float:
-        # Another each time: an answer to the same question is kept.
+        # Different each time, because the answer to the same question is cached.
         question = replace(self._question, fields={"name": f"access-{next(self._numbers)}"})
         return time_call(lambda: self._rules.policy.decide(question))
 

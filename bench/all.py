@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 def run(program: str) -> list[Row]:
-    """The rows of one program, which prints its figures as JSON. What it says meanwhile goes to standard error."""
+    """The rows of one program, which prints its figures as JSON. Its progress goes to standard error."""
     name, *arguments = program.split()
     path = HERE / name
     title = path.name
@@ -86,7 +86,7 @@ def is_bad(row: Row) -> bool:
 
 
 def render(rows: list[Row]) -> str:
-    """One table, with a line for each figure, and then what was missed."""
+    """Print one table with a line for each figure, and then the missed targets."""
     head = Row("program", "figure", "value", "target", "result")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     lines = []

@@ -1,7 +1,7 @@
-"""What a governed browser action costs: against plain Playwright doing the same on the same page, in one run.
+"""Measures governed browser actions against plain Playwright, which does the same on the same page in one run.
 
-A governed action is verified, decided, recorded before and after, and every request of it passes the proxy. The ways
-take turns, and medians are compared. Exit code 1 if a target is missed. `bench/README.md` says what came out.
+A governed action is verified, decided, and recorded before and after. Each of its requests passes the proxy. The two
+ways take turns, and medians are compared. The exit code is 1 if a target is missed. `bench/README.md` has the results.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class Site(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
+        """Print no log: the table is the only output."""
 
 
 def time_call(work: Callable[[], object]) -> float:
@@ -96,7 +96,7 @@ class Plain:
 
 
 class Governed:
-    """The same, down the road. Whoever is asked says yes at once."""
+    """The same actions, governed by Remit. The approver approves each request at once."""
 
     def __init__(self, workspace: Workspace, token: str, port: int) -> None:
         self._workspace = workspace

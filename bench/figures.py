@@ -1,4 +1,4 @@
-"""What the benchmarks share: a figure with its target, a table of them, and progress on standard error."""
+"""Common parts of the benchmarks: a figure with its target, a table of figures, and progress on standard error."""
 
 import sys
 import time
@@ -38,13 +38,13 @@ def render(figures: list[Figure]) -> str:
 
 
 def print_step(what: str) -> None:
-    """On standard error: the result on standard output stays clean."""
+    """Print progress on standard error, because standard output is for the result."""
     sys.stderr.write(f"{what} ...\n")
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Say how far it is, at most once a second."""
+    """Print the progress, at most once a second."""
     began = last = time.monotonic()
 
     def report(done: int) -> None:
@@ -61,7 +61,7 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def take_turns(measures: dict[str, Callable[[], float]], rounds: int, what: str) -> dict[str, list[float]]:
-    """What each took, in milliseconds. The first round warms caches and starts the sandbox: it is not counted."""
+    """Return the milliseconds of each. The first round warms caches and starts the sandbox, and is not counted."""
     durations: dict[str, list[float]] = {name: [] for name in measures}
     with progress(what, rounds) as report:
         for number in range(rounds + 1):

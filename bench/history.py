@@ -1,8 +1,8 @@
-"""The history of a git repository as plans: each commit is applied, taken back, and applied again.
+"""Runs the history of a git repository as plans: each commit is applied, rolled back, and applied again.
 
-After each of the three the files are compared, bytes and modes, with what git has. Commits that no plan can express are
-counted by their reason, and the tree is then set by hand. Exit code 1 if anything differs. `bench/README.md` says what
-came out.
+After each of these steps, the bytes and modes of the files are compared with those in git. Commits that a plan cannot
+express are counted by their reason, and this program then sets the tree itself. The exit code is 1 if anything differs.
+`bench/README.md` has the results.
 """
 
 import argparse
@@ -52,7 +52,7 @@ class Change(NamedTuple):
 
 
 class Inexpressible(Exception):
-    """No single plan can say this; the text is the reason to count it under."""
+    """One plan cannot express this commit. The text is the reason that it is counted under."""
 
 
 # --- reading git -----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def _text(path: bytes) -> str:
 
 
 def make_plan(repository: Repository, commit: str, changes: list[Change], before: dict[str, Blob]) -> bytes:
-    """What goes away first, then what changes, then what is new: a name is free before it is needed."""
+    """Removals first, then changes, then new files, so that a name is free before it is needed."""
     _require_expressible(changes, before)
     removals, modifications, creations = [], [], []
     for change in changes:
@@ -188,7 +188,7 @@ def _content(kind: str, repository: Repository, blob: Blob) -> dict[str, Any]:
 
 
 def set_tree(repository: Repository, root: Path, tree: dict[str, Blob]) -> None:
-    """By hand, where no plan can."""
+    """Set the tree without a plan, where a plan cannot express the commit."""
     for entry in root.iterdir():
         if entry.name not in OURS:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
@@ -205,7 +205,7 @@ def set_tree(repository: Repository, root: Path, tree: dict[str, Blob]) -> None:
 
 
 def remove_empty_folders(root: Path) -> None:
-    """Git knows none; a plan leaves them."""
+    """Remove empty folders. Git does not have them, and a plan leaves them."""
     for folder, _, _ in os.walk(root, topdown=False):
         if folder != str(root) and not any(Path(folder).is_relative_to(root / name) for name in OURS):
             with os.scandir(folder) as entries:
@@ -215,7 +215,7 @@ def remove_empty_folders(root: Path) -> None:
 
 
 def differences(root: Path, tree: dict[str, Blob]) -> list[str]:
-    """Every regular file that is not as git has it, and every one that git does not have."""
+    """Every regular file that differs from the one in git, and every one that git does not have."""
     wanted = {path: blob for path, blob in tree.items() if blob.mode in MODES}
     found: dict[str, Blob] = {}
     for folder, folders, files in os.walk(root):
@@ -231,7 +231,7 @@ def differences(root: Path, tree: dict[str, Blob]) -> list[str]:
 def _blob_at(path: str, digits: int) -> Blob:
     with open(path, "rb") as stream:
         content = stream.read()
-    hasher = hashlib.sha1 if digits == 40 else hashlib.sha256  # git's own names, not a promise of ours
+    hasher = hashlib.sha1 if digits == 40 else hashlib.sha256  # as git names its objects
     name = hasher(b"blob %d\0%s" % (len(content), content)).hexdigest()
     mode = os.stat(path).st_mode & 0o7777
     return Blob({0o644: FILE, 0o755: PROGRAM}.get(mode, oct(mode)), name)
@@ -250,7 +250,7 @@ class Tally:
 
 
 class Walk:
-    """One repository, commit by commit, in a workspace of its own."""
+    """One repository, commit by commit, in a separate workspace."""
 
     def __init__(self, repository: Repository, folder: Path) -> None:
         project = folder / "project"
@@ -274,7 +274,7 @@ class Walk:
             if outcome.status != "EXECUTED":
                 self.tally.wrong.append(f"{commit[:12]}: the rollback ended {outcome.status}")
             remove_empty_folders(self.root)
-            self._compare(commit, "taken back", before)
+            self._compare(commit, "rolled back", before)
             self._apply(plan)
             self._compare(commit, "applied again", after)
             self.tally.applied += 1
@@ -283,7 +283,7 @@ class Walk:
             self.tally.refused[problem.reason.value if isinstance(problem, RefusedError) else str(problem)] += 1
             set_tree(self.repository, self.root, after)
         remove_empty_folders(self.root)
-        for name in OURS:  # nobody goes back further than one commit
+        for name in OURS:  # a rollback here reverses one commit only
             shutil.rmtree(self.root / name, ignore_errors=True)
 
     def _apply(self, plan: bytes) -> str:
@@ -319,7 +319,7 @@ def walk(repository: Repository, folder: Path, most: int | None) -> Tally:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("repository", type=Path, help="a git repository")
-    parser.add_argument("--commits", type=int, help="only the first so many")
+    parser.add_argument("--commits", type=int, help="only the first N commits")
     parser.add_argument("--folder", type=Path, default=Path(".cache"), help="where to work")
     parser.add_argument("--json", action="store_true", help="print the counts as JSON")
     given = parser.parse_args()
@@ -331,7 +331,7 @@ def main() -> int:
     if given.json:
         print(json.dumps(vars(tally), indent=2))
     else:
-        counts = {"commits applied, taken back and applied again": tally.applied, "actions in them": tally.actions}
+        counts = {"commits applied, rolled back and applied again": tally.applied, "actions in them": tally.actions}
         counts |= {f"not expressible: {why}": count for why, count in tally.refused.most_common()}
         counts |= {"files that differed": len(tally.wrong)}
         for name, count in counts.items():

@@ -1,7 +1,7 @@
-"""What a durable append costs: against the disk, against a bare commit, with many callers, and in a large ledger.
+"""Measures a durable append: against the disk, against a bare commit, with many callers, and in a large ledger.
 
-Every figure of one run comes from one machine at one time, and the claims are ratios within that run. Exit code 1 if a
-target is missed. `bench/README.md` says what is measured and what came out.
+Every figure of one run comes from one machine at one time, and the claims are ratios within that run. The exit code is
+1 if a target is missed. `bench/README.md` explains the measurements and has the results.
 """
 
 import argparse
@@ -37,7 +37,7 @@ WAL_FRAME: Final = PAGE + 24
 CALLERS: Final = 32
 SMALL: Final = 10_000
 PER_TRANSACTION: Final = 100
-"""Entries in each transaction of the large ledger: as many as a busy host puts under one signed head."""
+"""Entries in each transaction of the large ledger. A busy host puts as many under one signed head."""
 TENANT: Final = "bench"
 INSERT_BARE: Final = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
@@ -58,8 +58,8 @@ def open_ledger(folder: Path) -> Ledger:
 
 
 def event(number: int) -> NewEntry:
-    # A random correlation id is the worst case for the index on it: each goes to another page.
-    payload = {"number": number, "path": "src/remit/example.py", "summary": "moved one file and kept a way back" * 2}
+    # A random correlation id is the worst case for its index, because each one goes to another page.
+    payload = {"number": number, "path": "src/remit/example.py", "summary": "moved one file, and kept undo data" * 2}
     return NewEntry(TENANT, "bench.append", str(uuid4()), payload, task_id=f"task-{number}", capability_id="FILE_MOVE")
 
 
@@ -178,7 +178,7 @@ def count_syncs(folder: Path, each: int) -> int:
 
 
 def grow(folder: Path, have: int, wanted: int) -> None:
-    """Up to `wanted` entries, through the real append, many in each transaction."""
+    """Append up to `wanted` entries with the real code, many in each transaction."""
     with closing(open_ledger(folder)) as ledger, progress("growing the ledger", wanted) as report:
         for first in range(have, wanted, PER_TRANSACTION):
             span = range(first, min(first + PER_TRANSACTION, wanted))
@@ -192,7 +192,7 @@ def grow(folder: Path, have: int, wanted: int) -> None:
 
 
 def pages_per_append(folder: Path, appends: int = 100) -> float:
-    """Pages that a lone append writes: frames in the write-ahead log, which is emptied first."""
+    """Pages that one append alone writes, counted as frames in the write-ahead log, which is emptied first."""
     database = folder / "ledger.sqlite3"
     with closing(open_ledger(folder)) as ledger:
         ledger.append(event(0))
@@ -206,7 +206,7 @@ def pages_per_append(folder: Path, appends: int = 100) -> float:
 
 
 def verify(folder: Path) -> dict[str, float]:
-    """In a child, so that its peak memory is its own."""
+    """Verify in a child process, so that its peak memory is measured alone."""
     print_step("verifying the ledger")
     child = [sys.executable, __file__, "--child", "verify", str(folder), "0"]
     done = subprocess.run(child, check=True, stdout=subprocess.PIPE)
@@ -249,7 +249,7 @@ def run_child(work: str, folder: Path, each: int) -> None:
     verdict = verify_store(store, load_keyring(folder / "keys"), anchors)
     seconds = time.perf_counter() - began
     assert not verdict.findings, verdict.findings
-    # Not ru_maxrss: that one remembers the parent this process was forked from.
+    # Not ru_maxrss, because it includes the parent process that this process was forked from.
     status = Path("/proc/self/status").read_text().splitlines()
     peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
     print(json.dumps({"seconds": seconds, "peak_mb": peak / 1024, "entries": verdict.entries, "heads": verdict.heads}))

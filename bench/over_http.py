@@ -1,9 +1,9 @@
-"""What the way in over HTTP adds to a governed task: in process, a route that does nothing, and the task by HTTP.
+"""Measures the time that HTTP adds to a governed task: in process, a route that does nothing, and the task by HTTP.
 
 The three take turns, on one machine at one time, and the claim is a difference of medians. The server is `remit serve`
-in a process of its own, guard, authority and limits included; each caller keeps its connection. Not called `http.py`:
-Python has a module of that name, and every program in this folder would find ours in its place.
-Exit code 1 if a target is missed. `bench/README.md` says what is measured and what came out.
+in a separate process, with its guard, authority and limits. Each caller keeps its connection. The file is not called
+`http.py`, because Python has a module of that name, and every program in this folder would import this file instead.
+The exit code is 1 if a target is missed. `bench/README.md` explains the measurements and has the results.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
         stack.callback(here.close)
         stack.callback(there.close)
         server = stack.enter_context(Server(there.workspace))
-        # A caller's own work at once is bounded: so each caller is an agent of its own.
+        # Each caller is a separate agent, because the concurrent work of one caller is limited.
         tokens = [server.agent(f"bench-{number}", CAP) for number in range(CALLERS)]
 
         def bodies(count: int) -> list[tuple[str, bytes]]:
@@ -65,11 +65,9 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
         Figure("a route that does nothing, p50", middle["route"], "ms"),
         Figure("governed FILE_MOVE by HTTP, p50", middle["http"], "ms"),
         Figure("governed FILE_MOVE by HTTP, p99", quantile(ways["http"], 0.99), "ms"),
-        Figure("what the way in adds, p50", middle["http"] - middle["task"], "ms", most=5),
+        Figure("what HTTP adds, p50", middle["http"] - middle["task"], "ms", most=5),
         Figure("by HTTP / in process", middle["http"] / middle["task"], "x"),
-        Figure(
-            "what the way in adds / a route that does nothing", (middle["http"] - middle["task"]) / middle["route"], "x"
-        ),
+        Figure("what HTTP adds / a route that does nothing", (middle["http"] - middle["task"]) / middle["route"], "x"),
         Figure(f"in process, {CALLERS} callers, p50", middle["task many"], "ms"),
         Figure(f"by HTTP, {CALLERS} callers, p50", middle["http many"], "ms"),
         Figure(f"by HTTP, {CALLERS} callers, p99", quantile(ways["http many"], 0.99), "ms"),
@@ -82,7 +80,7 @@ def measure(folder: Path, rounds: int, each: int) -> list[Figure]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10, help="how often the ways take turns")
-    parser.add_argument("--each", type=int, default=40, help="calls of each way in one round")
+    parser.add_argument("--each", type=int, default=40, help="calls of each kind in a round")
     parser.add_argument("--folder", type=Path, default=Path(".cache"), help="where to work: the disk to be measured")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args()

@@ -1,6 +1,6 @@
-"""The peer's side of `task.py`: a one-step DBOS workflow on SQLite that renames a file and makes it durable.
+"""The peer of `task.py`: a one-step DBOS workflow on SQLite that renames a file and makes the rename durable.
 
-Reads one JSON request a line on standard input, and answers each with one line. Runs in an environment of its own.
+It reads one JSON request a line on standard input, and answers each with one line. It has a separate environment.
 """
 
 import json
@@ -16,7 +16,7 @@ from dbos import DBOS, DBOSConfig
 
 folder = Path(sys.argv[1])
 answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # whatever the library prints must not end up among the answers
+os.dup2(2, 1)  # the output of the library must not mix with the answers
 config: DBOSConfig = {
     "name": "bench",
     "system_database_url": f"sqlite:///{folder}/system.sqlite",

@@ -1,7 +1,7 @@
-"""What an approved plan costs: against the same edits in plain Python, by Ansible, and as commits of a shadow git.
+"""Measures an approved plan against the same edits in plain Python, by Ansible, and as commits of a shadow git.
 
-Every figure of one run comes from one machine at one time; the ways take turns, and the claims are ratios of medians.
-Exit code 1 if a target is missed. `bench/README.md` says what is measured and what came out.
+Every figure of one run comes from one machine at one time. The ways take turns, and the claims are ratios of medians.
+The exit code is 1 if a target is missed. `bench/README.md` explains the measurements and has the results.
 """
 
 import argparse
@@ -42,7 +42,7 @@ PLAYBOOK: Final = """\
 
 
 def content_of(round_number: int) -> str:
-    """Some 10 KB; the line in the middle is the one that is edited."""
+    """About 10 KB. The line in the middle is edited."""
     padding = "x" * 38
     lines = [f"line {number} {padding}" for number in range(LINES)]
     lines[LINES // 2] = f"line {LINES // 2} of round {round_number}"
@@ -72,7 +72,7 @@ class Files:
 
 
 class Raw:
-    """The least that keeps a way back: each file read, kept, synced; written anew beside itself, synced, renamed."""
+    """The least work that allows an undo: copy and sync each file, write and sync the new file beside it, rename it."""
 
     def __init__(self, folder: Path) -> None:
         self.files = Files(folder / "tree", FILES)
@@ -113,7 +113,7 @@ def _sync(folder: Path) -> None:
 
 
 class Governed:
-    """The same edits as one plan. It is approved beforehand: that is a person's work, not the executor's."""
+    """The same edits as one plan. It is approved before, because approval is a person's work and not the executor's."""
 
     def __init__(self, folder: Path, count: int = FILES) -> None:
         self._folder = folder
@@ -123,7 +123,7 @@ class Governed:
         initialise(project, self._environ, system_clock)[0].close()
         self._project = project
         self.workspace = Workspace.open(project, environ=self._environ)
-        # One counter for each size of plan: only the files that it names are edited.
+        # One counter for each size of plan, because only the files that the plan names are edited.
         self._round = 0
 
     def _approved(self, count: int) -> bytes:
@@ -155,7 +155,7 @@ class Governed:
         return taken * 1e3
 
     def edit_cold(self, count: int) -> float:
-        """By the command, in a process of its own."""
+        """By the command, in a separate process."""
         envelope = self._folder / "envelope.json"
         envelope.write_bytes(self._approved(count))
         command = [sys.executable, "-m", "remit", "apply", "--json", "-C", str(self._project), str(envelope)]
@@ -179,7 +179,7 @@ class Ansible:
 
     def edit(self, count: int) -> float:
         self._round += 1
-        python = str((PEERS / "python").absolute())  # named, so that it does not look for one
+        python = str((PEERS / "python").absolute())  # named, so that Ansible does not search for one
         files = [str(path) for path in self.files.paths[:count]]
         given = {"number": self._round, "files": files, "ansible_python_interpreter": python}
         command = [str(PEERS / "ansible-playbook"), "-i", "localhost,", "-e", json.dumps(given), str(self._playbook)]
@@ -189,7 +189,7 @@ class Ansible:
 
 
 class ShadowGit:
-    """What keeps a way back of a whole tree: a commit of it, in a repository beside it, after one edit."""
+    """An undo for a whole tree: a commit of the tree after one edit, in a repository beside it."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.files = Files(folder / "tree", count)
@@ -211,7 +211,7 @@ class ShadowGit:
 
 
 def _spawn(command: list[str], environ: dict[str, str]) -> float:
-    # Not `subprocess`: its own work would be counted too.
+    # Not `subprocess`, because its own work would be measured too.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     began = time.perf_counter()
     child = os.posix_spawnp(command[0], command, environ, file_actions=[(os.POSIX_SPAWN_DUP2, nowhere, 1)])
@@ -272,7 +272,7 @@ def measure_sizes(folder: Path, rounds: int) -> list[Figure]:
 
 
 def measure_trees(folder: Path, rounds: int, largest: int) -> list[Figure]:
-    """One edit in trees of different sizes, by us and by a shadow git."""
+    """One edit in trees of different sizes, by Remit and by a shadow git."""
     small, shadows = 100, (largest // 100, largest // 10)
     print_step(f"making trees of up to {largest:,} files")
     ours = {count: Governed(folder / f"ours-{count}", count) for count in (small, largest)}

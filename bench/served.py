@@ -1,4 +1,4 @@
-"""A workspace behind `remit serve`, in a process of its own, for the benchmarks of the ways in."""
+"""A workspace behind `remit serve`, in a separate process, for the benchmarks of HTTP."""
 
 import http.client
 import json
@@ -17,12 +17,12 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.workspace.workspace import Workspace
 
 PLENTY: Final = {"requests_per_minute": 1_000_000, "connections": 2_000, "listeners": 1_000}
-"""The limits stay on; a benchmark is one caller who asks more often than any that they are for."""
+"""The limits stay on, but they are higher: a benchmark sends more requests than the callers they are for."""
 WAIT: Final = {"Prefer": "wait=30", "Content-Type": "application/json"}
 
 
 class Server:
-    """`workspace` is the same one, opened here: for leases and tokens, which are made before anything is measured."""
+    """`workspace` is the same one, opened in this process. Leases and tokens are made with it before measuring."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -42,7 +42,7 @@ class Server:
         return self.workspace.tokens.issue(TokenRequest(name, caps, TokenConstraints(), timedelta(days=1))).text
 
     def request(self, method: str, path: str, token: str | None = None, body: bytes | None = None) -> tuple[int, bytes]:
-        """Over this thread's own connection, which stays open."""
+        """Send a request over this thread's own connection, which stays open."""
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = http.client.HTTPConnection(self.address, timeout=60)
@@ -79,6 +79,6 @@ def task_body(manifest: bytes, lease: bytes) -> bytes:
 
 
 def _source() -> Path:
-    import remit  # noqa: PLC0415 - wherever this program found it, the server shall find it too
+    import remit  # noqa: PLC0415 - the server must use the same package as this program
 
     return Path(str(remit.__file__)).resolve().parents[1]

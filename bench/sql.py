@@ -1,7 +1,7 @@
-"""What SQL in an approved plan costs: against the same file of statements run by DuckDB alone, and a copy by `cp`.
+"""Measures SQL in an approved plan against the same file of statements run by DuckDB alone, and a copy by `cp`.
 
-Every figure of one run comes from one machine at one time; the ways take turns, and medians are compared. Exit code 1
-if a target is missed. `bench/README.md` says what is measured and what came out.
+Every figure of one run comes from one machine at one time. The ways take turns, and medians are compared. The exit code
+is 1 if a target is missed. `bench/README.md` explains the measurements and has the results.
 """
 
 import argparse
@@ -22,7 +22,7 @@ import duckdb
 
 from figures import Figure, print_step, render, take_turns
 from remit.core.ids import system_clock
-from remit.plans import operation as plan_door
+from remit.plans import operation as plan_operation
 from remit.plans.apply.executor import PlanExecutor
 from remit.plans.engines.duckdb import Engine
 from remit.plans.preparation import database_versions as lineages
@@ -32,7 +32,7 @@ from remit.workspace.workspace import Workspace
 
 SMALL_ROWS: Final = 1_000
 BYTES_A_ROW: Final = 20
-"""Of numbers that cannot be compressed; 5 million rows make 100 MB."""
+"""A table of numbers that cannot be compressed. 5 million rows make 100 MB."""
 TABLE: Final = """
 CREATE TABLE events AS
 SELECT range AS id, hash(range) AS a, hash(range + 1) AS b, (hash(range) % 1000000000)::INTEGER AS amount FROM range(?)
@@ -74,7 +74,7 @@ def total(path: Path) -> int:
 
 
 class Raw:
-    """DuckDB in this process: opened, the statements run, all of it written to the file, closed. No way back."""
+    """DuckDB in this process: open, run the statements, write everything to the file, close. It has no undo."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         folder.mkdir(parents=True)
@@ -92,7 +92,7 @@ class Raw:
 
 
 class Governed:
-    """The same statements as a plan. It is approved beforehand: that is a person's work, not the executor's."""
+    """The same statements as a plan. It is approved before, because approval is a person's work, not the executor's."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         project = folder / "project"
@@ -108,7 +108,7 @@ class Governed:
         self.workspace = Workspace.open(project, environ=environ)
 
     def run(self, watching: AbstractContextManager[None] | None = None) -> float:
-        """`watching` is entered when the approval is there."""
+        """`watching` is entered after the approval."""
         envelope = self.workspace.approve(PLAN).canonical()
         with watching or nullcontext():
             began = time.perf_counter()
@@ -127,7 +127,7 @@ class Governed:
 
 
 class PlainCopy:
-    """The least that keeps a way back: `cp`, and the copy on the disk for good."""
+    """The least work that allows an undo: `cp`, and fsync of the copy."""
 
     def __init__(self, source: Path, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -135,7 +135,7 @@ class PlainCopy:
 
     def run(self) -> float:
         began = time.perf_counter()
-        # Not `subprocess`: its own work would be counted too.
+        # Not `subprocess`, because its own work would be measured too.
         child = os.posix_spawnp("cp", ["cp", str(self._source), str(self._copy)], os.environ)
         _, status = os.waitpid(child, 0)
         assert status == 0, "cp failed"
@@ -143,7 +143,7 @@ class PlainCopy:
         os.fsync(descriptor)
         os.close(descriptor)
         taken = time.perf_counter() - began
-        self._copy.unlink()  # not right before the next one, which would find all that memory free and at hand
+        self._copy.unlink()  # not right before the next one, which would then reuse that memory
         return taken * 1e3
 
 
@@ -151,13 +151,13 @@ class PlainCopy:
 
 
 class Stopwatch:
-    """How long the parts of an `apply` take: the real functions, each called through a clock."""
+    """Measure the parts of an `apply`. Each of the real functions is called through a clock."""
 
     PARTS: Final[tuple[tuple[str, Any, str], ...]] = (
         ("copying and hashing it", lineages, "copy_database"),
         ("the SQL, in the sandbox", Engine, "run"),
         ("hashing what it left", lineages, "detach_file"),
-        ("the backup", plan_door, "back_up_files"),
+        ("the backup", plan_operation, "back_up_files"),
         ("the exchange, in the sandbox", PlanRunner, "execute"),
         ("looking at it afterwards", PlanExecutor, "verify"),
     )
@@ -189,7 +189,7 @@ class Stopwatch:
 
 
 def measure_small(folder: Path, rounds: int) -> list[Figure]:
-    """So small a database that its copies cost nothing."""
+    """Measure a database that is so small that its copies cost nothing."""
     raw, governed = Raw(folder / "raw", SMALL_ROWS), Governed(folder / "governed", SMALL_ROWS)
     taken = take_turns({"raw": raw.run, "governed": governed.run}, rounds, "rounds of a small database")
     governed.close()
@@ -204,7 +204,7 @@ def measure_small(folder: Path, rounds: int) -> list[Figure]:
 
 
 def measure_large(folder: Path, rounds: int, megabytes: int) -> list[Figure]:
-    """Where a database is large, its copies are what counts."""
+    """Measure a large database. Most of the time goes to its copies."""
     rows = megabytes * 1_000_000 // BYTES_A_ROW
     print_step(f"making two databases of {rows:,} rows")
     raw, governed = Raw(folder / "raw", rows), Governed(folder / "governed", rows)

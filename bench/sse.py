@@ -1,8 +1,8 @@
-"""What 200 listeners to the stream of events cost 16 callers, how late events come, and whether one is lost.
+"""Measures what 200 listeners to the event stream cost 16 callers, how late events come, and whether one is lost.
 
-The server is `remit serve` in a process of its own; the listeners are another process, so that their work is not the
-callers'. First the callers alone, then the same with everybody listening. Every listener must be told every entry.
-Exit code 1 if a target is missed. `bench/README.md` says what is measured and what came out.
+The server is `remit serve` in a separate process. The listeners are another process, so that their work is not part of
+the callers' work. The callers run alone first, and then with all listeners. Every listener must receive every entry.
+The exit code is 1 if a target is missed. `bench/README.md` explains the measurements and has the results.
 """
 
 import argparse
@@ -27,11 +27,11 @@ from task import CALLERS, Governed, quantile, rate_of
 
 CAP: Final = "task.run"
 QUIET_SECONDS: Final = 15.0
-"""So long after the last call a listener may take until it has heard of everything."""
+"""Seconds after the last call within which each listener must have received every event."""
 OF_ONE_PERSON: Final = 20
-"""Listeners: nobody may have all the places there are."""
+"""Listeners of each person, because one person may not use all places for listeners."""
 TIMED: Final = 20
-"""Listeners whose every event is read: of the others, events are counted."""
+"""Listeners whose events are all read. For the others, the events are only counted."""
 _TIME: Final = re.compile(rb'"at":"([^"]+)"')
 
 
@@ -55,7 +55,7 @@ class Listener:
             return
         *whole, self.rest = (self.rest + data).split(b"\n\n")
         for event in whole:
-            if b"id: " in event and b"\ndata: " in event:  # what is in no record has no id
+            if b"id: " in event and b"\ndata: " in event:  # an event without a ledger entry has no id
                 self.events += 1
                 found = _TIME.search(event) if self.timed else None
                 if found:
@@ -64,7 +64,7 @@ class Listener:
 
 
 def listen(address: str, cookies: list[str], count: int) -> None:
-    """Says `ready` when all are in; then, for a number on its input, what was heard once each has heard so many."""
+    """Print `ready` when all are connected. Then, for a number on the input, print the events when each has so many."""
     host, _, port = address.partition(":")
     selector = selectors.DefaultSelector()
     everybody = []
@@ -99,7 +99,7 @@ def listen(address: str, cookies: list[str], count: int) -> None:
 
 
 class Listeners:
-    """Them, as this process knows them."""
+    """The listeners, seen from this process."""
 
     def __init__(self, server: Server, cookies: list[str], count: int) -> None:
         command = [sys.executable, __file__, "--listen", server.address, ",".join(cookies), str(count)]
@@ -109,7 +109,7 @@ class Listeners:
             sys.exit("bench: the listeners could not listen")
 
     def wait_for(self, wanted: int) -> Any:
-        """What they heard, once each of them has heard so many events, or has waited for long enough."""
+        """The events that they received, when each of them has so many events, or when the time is over."""
         return json.loads(self._process.communicate(f"{wanted}\n")[0])
 
 
@@ -167,7 +167,7 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
         Figure("listeners that were let go", heard["closed"], "", most=0),
         Figure("from the record to a listener, p50", statistics.median(heard["delays"]), "ms", most=500),
         Figure("from the record to a listener, p99", quantile(heard["delays"], 0.99), "ms"),
-        Figure("memory of the server, nobody listens", before, "MB"),
+        Figure("memory of the server, no listeners", before, "MB"),
         Figure(f"memory of the server, {listeners} listen", listening, "MB"),
         Figure("memory of the server at the end", after, "MB"),
         Figure("memory for each listener", (after - before) * 1_024 / listeners, "KB", most=256),

@@ -1,7 +1,7 @@
-"""What a governed file task costs: against a bare rename, a cold sandbox, a cold interpreter, and a durable workflow.
+"""Measures a governed file task: against a bare rename, a cold sandbox, a cold interpreter, and a durable workflow.
 
-Every figure of one run comes from one machine at one time; the ways take turns, and the claims are ratios of medians.
-Exit code 1 if a target is missed. `bench/README.md` says what is measured and what came out.
+Every figure of one run comes from one machine at one time. The ways take turns, and the claims are ratios of medians.
+The exit code is 1 if a target is missed. `bench/README.md` explains the measurements and has the results.
 """
 
 import argparse
@@ -31,7 +31,7 @@ PEERS: Final = Path(".cache/peers/bin/python")
 
 
 class Files:
-    """Small files to move from one folder to another, each with a name of its own."""
+    """Small files to move from one folder to another. Each has a different name."""
 
     def __init__(self, folder: Path) -> None:
         self.source, self.destination = folder / "from", folder / "to"
@@ -62,7 +62,7 @@ def rename_durably(source: str, destination: str) -> None:
 
 
 def spawn(command: tuple[str, ...]) -> None:
-    # Not `subprocess`: its own work would be counted as the sandbox's.
+    # Not `subprocess`, because its own work would be measured as the sandbox's.
     child = os.posix_spawnp(command[0], list(command), os.environ)
     _, status = os.waitpid(child, 0)
     if status != 0:
@@ -70,7 +70,7 @@ def spawn(command: tuple[str, ...]) -> None:
 
 
 class Governed:
-    """FILE_MOVE through the whole road. Leases are issued beforehand: that is the kernel's work, not the executor's."""
+    """FILE_MOVE through the whole engine. Leases are issued before, because that is the kernel's work."""
 
     def __init__(self, folder: Path) -> None:
         self.files = Files(folder / "base")
@@ -107,7 +107,7 @@ class Governed:
 
 
 class Workflow:
-    """The same rename as the one step of a durable workflow, in a process of its own (`peer_dbos.py`)."""
+    """The same rename as the one step of a durable workflow, in a separate process (`peer_dbos.py`)."""
 
     def __init__(self, folder: Path) -> None:
         self.files = Files(folder)
@@ -159,7 +159,7 @@ def rate_of(way: Callable[..., object], things: list[Any], callers: int) -> tupl
                 return
             try:
                 taken.extend(times_of(way, [thing]))
-            except BaseException as problem:  # noqa: BLE001 - told to the caller below
+            except BaseException as problem:  # noqa: BLE001 - reported to the caller below
                 failed.append(problem)
                 return
 
@@ -253,7 +253,7 @@ def resident() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=12, help="how often the ways take turns")
-    parser.add_argument("--each", type=int, default=40, help="calls of each way in one round")
+    parser.add_argument("--each", type=int, default=40, help="calls of each kind in a round")
     parser.add_argument("--tasks", type=int, default=20_000, help="tasks for the memory figure; 0 for none")
     parser.add_argument("--folder", type=Path, default=Path(".cache"), help="where to work: the disk to be measured")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")

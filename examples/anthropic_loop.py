@@ -1,9 +1,9 @@
-"""The tool-use loop of the Anthropic SDK, with tools that are Remit's: a plan for files, and a governed function.
+"""The tool-use loop of the Anthropic SDK, with tools of Remit: a plan for files, and a governed function.
 
     make examples, or: PYTHONPATH=src .cache/examples/bin/python examples/anthropic_loop.py
 
-The model is scripted: a server on this machine that speaks the Messages API. Point the client at the real one, and
-nothing else changes.
+The model is scripted: a server on this machine that speaks the Messages API. To use the real one, only the client's
+address changes.
 """
 
 import json
@@ -16,7 +16,7 @@ from shop import PLAN, REQUEST, Shop, answer_as_person, open_shop, waits_for_per
 
 
 def run_loop(client: anthropic.Anthropic, shop: Shop) -> str:
-    """Ask the model, do what it asks for, tell it what came of it; until it has nothing more to ask for."""
+    """Ask the model, run the tools that it calls, and send it the results, until it calls no more tools."""
     tools: Any = shop.tools.definitions()
     messages: list[Any] = [{"role": "user", "content": REQUEST}]
     while True:

@@ -1,10 +1,10 @@
-"""A LangGraph agent whose tools are Remit's: the graph is interrupted while a person reads, and resumed after.
+"""A LangGraph agent with tools of Remit. The graph is interrupted until a person has answered, and then resumed.
 
     make examples, or: PYTHONPATH=src .cache/examples/bin/python examples/langgraph_agent.py
 
-The model is scripted. Nothing waits while the graph is interrupted: the question is in Remit's store, the graph in its
-checkpointer, and another process can resume it. A node that LangGraph runs again makes the same tool call again, under
-the same id: Remit gives the result of the first time, and does nothing twice.
+The model is scripted. No process waits while the graph is interrupted: the approval request is in Remit's store, and
+the graph is in its checkpointer. Another process can resume it. When LangGraph runs a node again, the node makes the
+same tool call with the same id. Remit then returns the first result, and does not repeat the effect.
 """
 
 import json
@@ -22,7 +22,7 @@ from shop import PLAN, REQUEST, ShopTools, answer_as_person, open_shop, waits_fo
 
 
 class ScriptedModel(BaseChatModel):
-    """Says what the script says. In its place: any chat model, with `bind_tools`."""
+    """A model that follows the script. Any chat model with `bind_tools` can replace it."""
 
     def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
         results = [json.loads(str(message.content)) for message in messages if isinstance(message, ToolMessage)]
@@ -38,7 +38,7 @@ class ScriptedModel(BaseChatModel):
 
 
 class Interruption(TypedDict):
-    """What the graph tells whoever runs it while it is interrupted."""
+    """The value that the graph returns to its caller when it is interrupted."""
 
     tool: str
     state: str
@@ -49,7 +49,7 @@ def build_graph(model: BaseChatModel, tools: ShopTools) -> Any:
         return {"messages": [model.invoke(state["messages"])]}
 
     def act(state: MessagesState) -> dict[str, Any]:
-        """From its beginning again after each interrupt, which is as well: the id of a tool call is its key."""
+        """Run the tool calls. LangGraph repeats this after each interrupt. It is safe: a call's id is its key."""
         return {"messages": [run_tool(call) for call in cast("AIMessage", state["messages"][-1]).tool_calls]}
 
     def run_tool(call: Any) -> ToolMessage:
@@ -77,7 +77,7 @@ def main() -> None:
         state = graph.invoke({"messages": [HumanMessage(REQUEST)]}, thread)
         while "__interrupt__" in state:
             print(f"interrupted: {state['__interrupt__'][0].value['tool']} waits for a person")
-            answer_as_person(shop.services)  # a minute later, or a day, and perhaps elsewhere
+            answer_as_person(shop.services)  # a minute or a day later, perhaps in another process
             state = graph.invoke(Command(resume=True), thread)
         print(state["messages"][-1].content)
         shop.show()

@@ -16,7 +16,7 @@ from shop import PLAN, REQUEST, Shop, answer_as_person, open_shop, waits_for_per
 
 
 def run_loop(client: openai.OpenAI, shop: Shop) -> str:
-    """Ask the model, do what it asks for, tell it what came of it; until it has nothing more to ask for."""
+    """Ask the model, run the tools that it calls, and send it the results, until it calls no more tools."""
     tools: Any = [
         {
             "type": "function",

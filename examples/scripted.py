@@ -1,4 +1,4 @@
-"""A server on this machine that speaks a model's wire format, with answers that it has by heart: no network, no key."""
+"""A server on this machine that speaks a model's wire format, with fixed answers. It needs no network and no key."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def serve_model(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
-    """The address of a server that answers each request with what `reply` makes of it."""
+    """Start a server that answers each request with the result of `reply`, and yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -23,7 +23,7 @@ def serve_model(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[s
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing: the examples print what matters."""
+            """Print no log: the examples print their own output."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -37,7 +37,7 @@ def serve_model(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[s
 
 
 def next_call(results: list[dict[str, Any]], plan: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The script: propose a plan, apply it, set the discount. It looks at nothing but what its calls came to."""
+    """Return the script's next call: propose a plan, apply it, set the discount. It depends on the results only."""
     match results:
         case []:
             return "propose_plan", {"plan": plan}

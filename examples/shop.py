@@ -1,6 +1,6 @@
-"""What the worked examples share: a shop with one customer, the tools that its agent has, and a person who answers.
+"""Common parts of the worked examples: a shop with one customer, the tools of its agent, and a person who answers.
 
-The tools are the part to take along: `ShopTools.run` is one tool call of a model, whatever the model is.
+Copy the tools into your own program: `ShopTools.run` is one tool call of any model.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from remit import RemitError, TokenConstraints, TokenRequest, Workspace, governed, initialise, tool_of, tools_of
 
-# These are internal. A program of yours proposes plans and answers over HTTP or MCP; this one does it without a server.
+# These are internal. Your own program uses HTTP or MCP to propose plans and to answer. This one needs no server.
 from remit.contracts.services.common import Decision
 from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import person_at_terminal
@@ -41,7 +41,7 @@ _OWN_TOOLS: Final = {
 
 
 class ShopTools:
-    """What the model can have done: two tools for plans, and every governed function. All of it is on Remit's road."""
+    """The tools of the model: two for plans, and one for each governed function. Remit's engine runs every call."""
 
     def __init__(self, services: Services, token: str) -> None:
         self._services = services
@@ -50,7 +50,7 @@ class ShopTools:
         self._functions = tools_of(services.workspace.calls.registry)
 
     def definitions(self) -> list[dict[str, Any]]:
-        """Each with a name, a description and the schema of its arguments."""
+        """Return the tools, each with a name, a description and the schema of its arguments."""
         own_tools = [
             {
                 "name": name,
@@ -62,10 +62,10 @@ class ShopTools:
         return [*own_tools, *map(tool_of, self._functions.values())]
 
     def run(self, name: str, arguments: str, call_id: str) -> dict[str, Any]:
-        """One tool call. The model's id for it is the key: the same call again is the same effect, and the same result.
+        """Run one tool call. Its key is the model's id of the call. A repeated call only returns the result.
 
-        While a person has not answered, `waits_for_person` says so of the result. The model need not know: its call is
-        made again after the answer.
+        `waits_for_person` tells whether a result waits for a person's answer. The program then makes the same call
+        again after the answer. The model does not notice.
         """
         try:
             if name in self._functions:
@@ -77,7 +77,7 @@ class ShopTools:
                 plan = json.dumps(parsed["plan"]).encode()
                 return self._services.plans.propose(self._caller, plan, key=call_id).tree()
             return self._services.plans.apply(self._caller, parsed["proposal_id"], wait=30).tree()
-        except RemitError as problem:  # the model is told what was wrong, and what to do next
+        except RemitError as problem:  # the model gets the problem and the next step
             return {"state": "refused", **problem.as_json()}
 
 
@@ -86,12 +86,13 @@ def waits_for_person(result: dict[str, Any]) -> bool:
 
 
 def answer_as_person(services: Services) -> None:
-    """Read what waits, and say yes: what you would do in the console. You are you by your login at this machine.
+    """Read the waiting requests and approve them, as a person does in the console.
 
-    Whoever is an agent (REMIT_AGENT or REMIT_TOKEN is set) is refused here.
+    The person is the one who is logged in on this machine. A process of an agent, in which REMIT_AGENT or REMIT_TOKEN
+    is set, is refused here.
     """
     person = PersonCaller(person_at_terminal(os.environ), "approver")
-    services.plans.finish_previews(30)  # the preview of an agent's plan is computed after the agent was answered
+    services.plans.finish_previews(30)  # it is computed after the agent has its answer
     for question in services.inbox.list_open(person):
         print(f"a person reads: {question.title}")
         digest: str | None
@@ -118,7 +119,7 @@ class Shop:
 
 @contextlib.contextmanager
 def open_shop() -> Iterator[Shop]:
-    """In a folder that is removed afterwards."""
+    """Make a shop in a folder that is removed at the end."""
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         project.mkdir()
