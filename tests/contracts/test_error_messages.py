@@ -73,6 +73,9 @@ def test_the_message_for_a_missing_reversible_says_what_to_write() -> None:
     problem = refused({"plan_id": "p", "action_plan": [action]})
     assert problem.where == "plan.json, $.action_plan[0].reversible"
     assert "false for a python or dbt pipeline" in problem.what
+    assert 'Add `"reversible": false`' in problem.next_step
+    both = refused({"plan_id": "p", "action_plan": [action], "more": 1})
+    assert "remit schema plan" in both.next_step, "there is more to correct"
 
 
 def test_a_guess_repeats_nothing_of_the_input() -> None:

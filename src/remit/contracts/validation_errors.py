@@ -39,6 +39,12 @@ _TO_WRITE: Final[dict[tuple[int | str, ...], str]] = {
         " for other query files"
     ),
 }
+_HOW_TO_WRITE: Final[dict[tuple[int | str, ...], str]] = {
+    ("PIPELINE_RUN", "reversible"): (
+        'Add `"reversible": false` to the action, or `true` for query files whose changes can be rolled back.'
+    ),
+}
+"""The next step if such a field is missing."""
 # Operations that FILE_MODIFY and SCHEMA_UPDATE do not have, with the action that has each of them.
 _ACTION_OF_OPERATION: Final = {
     "write": "FILE_CREATE",
@@ -111,8 +117,15 @@ def refusal(problem: ValidationError, tree: Any, title: str, source: str) -> Ref
         Reason.MALFORMED,
         _summary(errors, tree),
         where=f"{source or title}, {_json_path(errors[0], tree)}",
-        next_step=f"Compare it with: remit schema {schema}" if schema else "Correct the fields that are named above.",
+        next_step=_next_step(errors, schema),
     )
+
+
+def _next_step(errors: list[ErrorDetails], schema: str) -> str:
+    missing = [error["loc"][-2:] for error in errors if error["type"] == "missing"]
+    if len(errors) == len(missing) and (advice := _HOW_TO_WRITE.get(missing[0])) and len(set(missing)) == 1:
+        return advice
+    return f"Compare it with: remit schema {schema}" if schema else "Correct the fields that are named above."
 
 
 def _recognised(tree: Any, expected: str) -> str:

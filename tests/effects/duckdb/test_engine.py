@@ -158,6 +158,14 @@ def test_a_missing_or_an_unused_parameter_is_refused(shop: Shop, parameters: dic
     with pytest.raises(RefusedError, match=words) as refused:
         shop.run("SELECT $a", parameters=parameters)
     assert refused.value.reason is Reason.SQL_REFUSED
+    assert ("a string, a number, true, false or null" in refused.value.next_step) is ("list" in words)
+
+
+def test_the_refusal_of_a_statement_that_uses_a_file_says_how_to_load_it(shop: Shop) -> None:
+    for text in ("INSERT INTO t SELECT * FROM read_csv('x.csv')", "INSERT INTO t SELECT * FROM 'x.csv'"):
+        with pytest.raises(RefusedError) as refused:
+            shop.run(text)
+        assert "pipeline" in refused.value.next_step
 
 
 # --- results ---------------------------------------------------------------------------------------------------------

@@ -223,6 +223,7 @@ def test_parameters_must_fit(text: str, given: dict[str, object], words: str) ->
     with pytest.raises(RefusedError, match=words) as refused:
         bind(analyse(text), given)
     assert "x\\0" not in str(refused.value)
+    assert ("a string, a number, true, false or null" in refused.value.next_step) is ("list" in words)
 
 
 def test_tokens_are_all_of_the_text_but_space_and_comments() -> None:

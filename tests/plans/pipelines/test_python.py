@@ -291,6 +291,13 @@ def test_a_pipeline_never_leaves_only_some_of_its_files(works: Works) -> None:
     assert after == before
 
 
+def test_a_new_file_that_writes_does_not_name_is_remarked(works: Works) -> None:
+    document = works.workspace.preview(PLAN).document
+    (remark,) = document.remarks
+    assert (remark.path, "discarded" in remark.what) == ("clean.csv", True)
+    assert not (works.root / "clean.csv").exists()
+
+
 def test_the_changed_file_of_a_package_is_named(works: Works) -> None:
     plans = PlanService(works.workspace)
     made = plans.propose(ADMIN, PLAN)

@@ -51,7 +51,13 @@ def test_an_action_on_a_server_has_no_file(store: Store, more: dict[str, Any]) -
 
 def test_a_rule_cannot_query_a_server(store: Store) -> None:
     rule = {"type": "sql_expect", "connection": "shop", "query": "SELECT 1", "expected": [[1]]}
-    assert "a rule cannot query a PostgreSQL database" in told_of(store, mixed(rules=[rule]))
+    told = told_of(store, mixed(rules=[rule]))
+    assert "a rule cannot query a PostgreSQL database" in told
+    assert '"expect_results": true' in told
+    check = "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM orders WHERE total < {})"
+    for least, status in ((0, "READY"), (10, "WOULD_FAIL")):
+        plan = mixed(on_shop("a5", check.format(least), expect_results=True))
+        assert store.workspace.preview(plan).document.status == status, "as the next step says"
 
 
 def test_rows_of_a_server_are_not_saved_as_parquet(store: Store) -> None:

@@ -35,6 +35,10 @@ _VIEWS: Final = dict.fromkeys(("pg_settings", "duckdb_databases", "pragma_databa
 """Views that are refused by name, also without parentheses. Some contain paths of this machine."""
 _MAY_BE_SHOWN: Final = (("TABLES",), ("ALL", "TABLES"), ("SCHEMAS",))
 PLAIN_ADVICE: Final = "Leave it out. A text may only read and change the tables of its database."
+FILE_ADVICE: Final = (
+    "Leave it out. No statement may use files. To load a file into the database, register a `python` or `dbt` pipeline"
+    " in remit.yaml, and run it with PIPELINE_RUN."
+)
 
 _A_TABLE_FOLLOWS: Final = frozenset({"INTO", "REFERENCES"})
 _BEFORE_A_NEW_TABLE: Final = frozenset(("CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "TABLE", "IF", "NOT", "EXISTS"))
@@ -63,6 +67,10 @@ def why_forbidden(name: str, *, is_of_a_plan: bool = False) -> str:
         _SETS if name.startswith(_PRAGMA) and name not in _PRAGMAS_THAT_READ else "",
     ]
     return next(filter(None, found), "")
+
+
+def advice_for(why: str) -> str:
+    return FILE_ADVICE if why == _FILES else PLAIN_ADVICE
 
 
 def find_forbidden(tokens: Sequence[DuckdbToken]) -> tuple[str, str] | None:

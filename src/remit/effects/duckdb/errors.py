@@ -11,7 +11,7 @@ from typing import Final
 import duckdb
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
-from remit.effects.duckdb.denylist import PLAIN_ADVICE
+from remit.effects.duckdb.denylist import FILE_ADVICE
 
 _ABOUT_THE_TEXT: Final = (
     duckdb.ParserException,
@@ -75,7 +75,7 @@ def statement_error(number: int, kind: str, problem: Exception, memory_bytes: in
             Reason.SQL_REFUSED,
             f"statement {number} ({kind}): it names a file, and no statement may use files",
             where="the SQL text",
-            next_step=PLAIN_ADVICE,
+            next_step=FILE_ADVICE,
         )
     if isinstance(problem, duckdb.IOException | duckdb.HTTPException):
         return file_error(problem)

@@ -14,7 +14,9 @@ import duckdb
 from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.denylist import (
     CHANGES_SEQUENCES,
+    FILE_ADVICE,
     PLAIN_ADVICE,
+    advice_for,
     find_forbidden,
     is_call,
     names_a_file,
@@ -26,6 +28,9 @@ from remit.effects.duckdb.syntax_tree import Tables, read_tables
 from remit.effects.duckdb.traits import nondeterministic_calls, pivots, upserts
 
 MAX_STATEMENTS: Final = 500
+ONLY_PLAIN_VALUES: Final = (
+    "Use a string, a number, true, false or null. For several values, use one parameter for each."
+)
 MAX_TEXT: Final = 1 << 20
 
 CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE"})
@@ -110,7 +115,7 @@ def bind(statements: Sequence[DuckdbStatement], values: Mapping[str, Any], *, sh
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in values.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
-            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Use a plain value.")
+            raise _refusal(f"the value of the parameter {name!r} is a list or an object", ONLY_PLAIN_VALUES)
 
 
 def require_reading(statements: Sequence[DuckdbStatement]) -> None:
@@ -173,11 +178,11 @@ def _kind_of(found: duckdb.Statement, tokens: Sequence[DuckdbToken]) -> str:
 def _require_harmless(number: int, kind: str, tokens: Sequence[DuckdbToken]) -> None:
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
-        raise _statement_refusal(number, kind, f"{name} {why}", PLAIN_ADVICE)
+        raise _statement_refusal(number, kind, f"{name} {why}", advice_for(why))
     if shows_a_setting(tokens):
         raise _statement_refusal(number, kind, "it may show a setting of the engine", _SHOW_ADVICE)
     if names_a_file(tokens):
-        raise _statement_refusal(number, kind, "it names a file in the place of a table", PLAIN_ADVICE)
+        raise _statement_refusal(number, kind, "it names a file in the place of a table", FILE_ADVICE)
     if _copies_within(tokens):
         raise _statement_refusal(number, kind, "it contains a COPY", _ADVICE["COPY"])
     if kind == "MERGE_INTO" and _returns(tokens):

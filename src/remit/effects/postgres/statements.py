@@ -39,6 +39,9 @@ _TRANSACTION: Final = "Leave it out. All statements of a plan on one connection 
 _TO_A_FILE: Final = "Leave it out. To save the rows of a SELECT to a file, name that file in `save_results_to`."
 _ITSELF: Final = "Write the statement itself, with parameters: $name."
 _PLAIN_ADVICE: Final = "Leave it out. A text may only read and change the tables of its database."
+_ONLY_PLAIN_VALUES: Final = (
+    "Use a string, a number, true, false or null. For several values, use one parameter for each."
+)
 _ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"), _TRANSACTION),
     **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "MOVE", "CLOSE", "CALL", "DO"), _ITSELF),
@@ -116,7 +119,7 @@ def bind(statements: Sequence[PostgresStatement], values: Mapping[str, Any]) -> 
         raise _refusal(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in values.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
-            raise _refusal(f"the value of the parameter {name!r} is a list or an object", "Use a plain value.")
+            raise _refusal(f"the value of the parameter {name!r} is a list or an object", _ONLY_PLAIN_VALUES)
         if isinstance(value, str) and "\0" in value:
             raise _refusal(
                 f"the value of the parameter {name!r} has a NUL character",

@@ -251,7 +251,7 @@ def _check_reversible(action: PipelineAction, pipeline: Pipeline, config: System
             Reason.MALFORMED,
             f"the plan calls it reversible, and a {pipeline.type} pipeline is not: its code may have unseen effects",
             where=_location_of(action, "reversible"),
-            next_step=f"Write `reversible: false`, and approve it with --allow-irreversible {action.action_id!r}.",
+            next_step=f'Write `"reversible": false`, and approve it with --allow-irreversible {action.action_id!r}.',
         )
 
 

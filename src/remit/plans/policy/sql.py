@@ -167,7 +167,8 @@ def find_rule_denials(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
                 Reason.CAPABILITY_UNSUPPORTED,
                 "a rule cannot query a PostgreSQL database",
                 where=where,
-                next_step="Let a statement of the plan fail instead, such as a cast of a wrong count; or check a file.",
+                next_step='Use an action instead, with `"expect_results": true` and a query that returns a row only if'
+                " the data is right, such as SELECT 1 WHERE NOT EXISTS (SELECT ...).",
             )
         if isinstance(connection, DuckdbConnection) and connection.path is None:
             yield Denial(

@@ -7,7 +7,7 @@ the host takes only the files that the pipeline may write.
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -42,7 +42,7 @@ from remit.plans.preparation.database_versions import PreparationContext
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
 MAX_NAMED: Final = 5
-"""The most changed files that an error names."""
+"""The most files that an error or a remark names."""
 _EXCLUDED: Final = frozenset({"__pycache__"})
 """Folders that are never copied. Python derives their files from the code, and may write them again at any time."""
 
@@ -306,6 +306,18 @@ class PipelineScratch:
             raise _output_error(problem, path) from None
         except OSError as problem:
             raise _output_error(beneath.failure(problem, path, "could not be read"), path) from None
+
+    def list_discarded(self, kept: Collection[str]) -> list[str]:
+        """Return new files that the pipeline left beside those in `kept`. They are discarded with the folder."""
+        found: list[str] = []
+        for parent, folders, names in os.walk(self.path):
+            folders[:] = sorted(name for name in folders if name not in _EXCLUDED)
+            below = os.path.relpath(parent, self.path)
+            paths = (name if below == os.curdir else f"{below}/{name}" for name in sorted(names))
+            found += [path for path in paths if path not in self._added and path not in kept and path.isprintable()]
+            if len(found) >= MAX_NAMED:
+                break
+        return found[:MAX_NAMED]
 
     def clear(self) -> None:
         """Remove the folder with everything in it. The collected files stay open and can be read."""

@@ -6,12 +6,14 @@ second run may leave other content than the preview showed.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from remit.contracts.config.config import DbtPipeline, Pipeline, PythonPipeline, SqlPipeline
 from remit.contracts.plans.pipeline_report import MAX_LOG_LINES, MAX_STEPS_TOLD, PipelineTold, ToldStep
 from remit.contracts.plans.plan import PipelineAction
-from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError
+from remit.contracts.plans.preview import PreviewedRemark
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError, mask_for_review
 from remit.core.faultpoints import reach
 from remit.effects.plans.database_files import MARK
 from remit.effects.plans.files import require_hash
@@ -83,12 +85,24 @@ class PipelinesOnCopies:
             if result.problem is not None:
                 raise _with_step(result)
             outputs = [self._collect_output(scratch, step, state) for step, state in zip(steps, before, strict=True)]
+            if isinstance(pipeline, PythonPipeline):  # dbt always writes files of its own
+                self._remark_discarded(scratch, steps)
         finally:
             scratch.clear()
         reach("pipeline.taken")
         done = tuple(self._store_output(*each)._replace(summary=_summarize(action, step_reports)) for each in outputs)
         self._note_changes(action, done)
         return done
+
+    def _remark_discarded(self, scratch: PipelineScratch, steps: Sequence[PlanStep]) -> None:
+        """Say which new files of the pipeline never reach the project."""
+        kept = {self._context.drafted_plan.steps.paths[step.path] for step in steps}
+        what = "the pipeline wrote this file; it is discarded, because `writes` does not name it"
+        for path in scratch.list_discarded(kept):
+            with suppress(RemitError):  # a name that cannot be shown
+                self._context.prepared.remarks.append(
+                    PreviewedRemark.from_tree({"path": mask_for_review(path), "what": what})
+                )
 
     def _fill(
         self,

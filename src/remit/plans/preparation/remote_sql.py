@@ -336,7 +336,7 @@ def _require_declared_irreversible(actions: Sequence[Action], part: RemotePart) 
                 Reason.MALFORMED,
                 f"the plan calls this pipeline reversible, and it is not: {acted.irreversible}",
                 where=f"action {action.action_id}, reversible",
-                next_step="Write `reversible: false`, and approve it with --allow-irreversible.",
+                next_step=f'Write `"reversible": false`, and approve it: --allow-irreversible {action.action_id!r}',
             )
 
 
