@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from remit.core.errors import RefusedError
+from remit.goals.actions.runner import DRIFT_ADVICE
 from tests.goals.goal_office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 TITLE = "x'); DROP TABLE todo; --"
@@ -115,7 +116,10 @@ def test_a_rollback_that_fails_says_why(desk: Office) -> None:
     ended = desk.answer(back).outcome
     assert ended.reason_code == "SIMULATION_FAILED"
     assert ended.simulation_outcome is not None
-    assert "changed" in json.dumps(ended.simulation_outcome.payload["errors"])
+    (error,) = ended.simulation_outcome.payload["errors"]
+    assert error["message"].startswith("this file was changed since the plan ran")
+    assert error["message"].endswith(DRIFT_ADVICE)
+    assert "--checkpoint" not in json.dumps(ended.simulation_outcome.payload)
     assert (desk.root / "archive" / "one.txt").read_text() == "changed since\n"
 
 

@@ -33,6 +33,10 @@ from remit.tasks.service import Tasks
 
 LEASE_LIFE: Final = timedelta(minutes=5)
 ENVELOPE_LIFE: Final = timedelta(hours=1)
+DRIFT_ADVICE: Final = (
+    "Bring it back to the state in which the goal left it, or roll back first the later goal that changed it. Then ask"
+    " for the rollback again."
+)
 SECONDS_LEFT: Final = "seconds_left"
 """A plan runs on copies first, for the preview. The time that this takes is subtracted from the time of the effect."""
 
@@ -159,12 +163,19 @@ class GoalActionRunner:
             result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
             payload = {"type": "undo", "result": result.tree()}
             return BoundActionResult(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
-        outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]))
+        refusals: list[RefusedError] = []
+        hooks = PlanHooks(on_refusal=refusals.append)
+        outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]), hooks=hooks)
+        errors = [one.tree() for one in outcome.errors]
+        for problem in refusals[:1]:
+            if errors and problem.reason is Reason.DRIFTED:
+                # The advice of a plan names options of `remit rollback`, which a goal does not have.
+                errors[0]["message"] = f"{problem.what} (at {problem.where}). {DRIFT_ADVICE}"
         first_query: dict[str, Any] = {
             "type": "undo",
             "status": outcome.status,
             "order_id": outcome.order_id,
-            "errors": [one.tree() for one in outcome.errors],
+            "errors": errors,
         }
         return BoundActionResult(outcome.status == "EXECUTED", first_query, (f"rollback/{outcome.order_id}",))
 
@@ -242,4 +253,8 @@ def action_id(envelope: DispatchEnvelope) -> str:
 
     Tasks, plans and browser actions have one tenant for all.
     """
-    return f"goal-{digest([envelope.tenant_id, envelope.idempotency_key]).removeprefix('sha256:')[:48]}"
+    return action_id_of(envelope.tenant_id, envelope.idempotency_key)
+
+
+def action_id_of(tenant_id: str, idempotency_key: str) -> str:
+    return f"goal-{digest([tenant_id, idempotency_key]).removeprefix('sha256:')[:48]}"

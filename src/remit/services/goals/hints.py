@@ -10,12 +10,14 @@ from remit.contracts.goals.finder_proof import FinderProof
 from remit.contracts.goals.packets import ClarifyPacket
 from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT
+from remit.goals.actions.runner import DRIFT_ADVICE
 from remit.goals.finder.finder import EmbeddedFinder
 from remit.goals.finder.suggestions import Near
 from remit.goals.finder.value_errors import explain_unread_field
 from remit.goals.service import Reply
 from remit.goals.status import refusal_of
 from remit.ledger.documents import load_document
+from remit.services.goals.drift import name_later_goal
 from remit.services.goals.reasons import DecidingPolicy, Explained, explain_event
 from remit.workspace.workspace import Workspace
 
@@ -42,7 +44,8 @@ def build_hints(workspace: Workspace, reply: Reply, answered_field: str | None) 
         return Hints(near=_nearest(workspace, reply))
     gate = _gate(workspace, reply)
     if outcome.simulation_outcome is not None:
-        return Hints(_failure(outcome.simulation_outcome.payload), gate.rules)
+        why = _failure(outcome.simulation_outcome.payload)
+        return Hints(f"{why} {name_later_goal(workspace, reply)}".strip() if DRIFT_ADVICE in why else why, gate.rules)
     return Hints(_refusal(workspace, reply) or gate.why, gate.rules)
 
 
