@@ -32,6 +32,7 @@ def test_the_machine_is_graded_and_every_fault_has_its_next_step(subtests: pytes
         (machine.check_python((3, 12, 1), wide=False), "fail", "64-bit"),
         (machine.check_sqlite((3, 36, 0)), "fail", "SQLite 3.37"),
         (machine.check_sqlite((3, 40, 1)), "warn", "remit ledger verify"),
+        (machine.check_sqlite((3, 40, 1), is_used=False), "ok", ""),
         (machine.check_sqlite((3, 51, 2)), "warn", "3.51.3"),
         (machine.check_sqlite((3, 51, 3)), "ok", ""),
         (machine.check_sqlite((3, 50, 6)), "warn", "3.50.7"),

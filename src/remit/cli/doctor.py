@@ -67,15 +67,22 @@ def doctor(ctx: click.Context, directory: Path, as_json: bool) -> None:
 
 def examine(directory: Path, environ: Mapping[str, str], clock: Clock) -> Checkup:
     """Check this machine and the workspace that contains `directory`."""
-    machine = check_machine(environ, clock)
     try:
         root = find_root(directory, environ)
-    except RefusedError as problem:
-        none_here = WORKSPACE.absent(f"{problem.what} ({problem.where})", problem.next_step)
-        return Checkup((*machine, *check_state_home(environ)), (none_here,))
-    except OSError as problem:
-        return Checkup((*machine, *check_state_home(environ)), (WORKSPACE.failed(problem),))
+    except (RefusedError, OSError) as problem:
+        place = (*check_machine(environ, clock), *check_state_home(environ))
+        if isinstance(problem, RefusedError):
+            return Checkup(place, (WORKSPACE.absent(f"{problem.what} ({problem.where})", problem.next_step),))
+        return Checkup(place, (WORKSPACE.failed(problem),))
+    machine = check_machine(environ, clock, has_sqlite_ledger=_has_sqlite_ledger(root, environ))
     return Checkup(machine, examine_workspace(root, environ, clock))
+
+
+def _has_sqlite_ledger(root: Path, environ: Mapping[str, str]) -> bool:
+    try:
+        return read_settings(locate_state(root, environ)).store == "sqlite"
+    except (RemitError, OSError, RuntimeError):
+        return True  # the default; the checks of the workspace report the problem
 
 
 def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:

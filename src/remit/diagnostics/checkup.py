@@ -47,13 +47,13 @@ class Checkup:
         }
 
 
-def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:
-    """Check what every workspace on this machine needs."""
+def check_machine(environ: Mapping[str, str], clock: Clock, *, has_sqlite_ledger: bool = True) -> tuple[Check, ...]:
+    """Check what every workspace on this machine needs. `has_sqlite_ledger`: the ledger is not in PostgreSQL."""
     search_path = environ.get("PATH", os.defpath)
     return (
         machine.PYTHON.run(lambda: machine.check_python(sys.version_info[:3], wide=sys.maxsize > 2**32)),
         *_run_several(machine.SYSTEM.run, lambda: machine.check_kernel(probe_kernel())),
-        machine.SQLITE.run(lambda: machine.check_sqlite(sqlite3.sqlite_version_info)),
+        machine.SQLITE.run(lambda: machine.check_sqlite(sqlite3.sqlite_version_info, is_used=has_sqlite_ledger)),
         machine.POSTGRES_DRIVER.run(lambda: machine.check_postgres_driver(_installed_version("psycopg"))),
         machine.SQL_ENGINE.run(lambda: _check_extra(machine.SQL_ENGINE, "sql", "duckdb")),
         machine.WEB_SERVER.run(lambda: _check_extra(machine.WEB_SERVER, "web", "fastapi", "jinja2", "uvicorn")),

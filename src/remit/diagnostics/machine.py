@@ -73,8 +73,10 @@ def check_kernel(features: KernelFeatures) -> list[Check]:
     ]
 
 
-def check_sqlite(version: tuple[int, int, int]) -> Check:
+def check_sqlite(version: tuple[int, int, int], *, is_used: bool = True) -> Check:
     shown = ".".join(map(str, version))
+    if not is_used:
+        return SQLITE.ok(f"{shown}, not used: the ledger is in PostgreSQL")
     if version < OLDEST_SQLITE:
         return SQLITE.fail(
             f"{shown}, too old for strict tables", "Use a Python that is linked to SQLite 3.37 or newer."
