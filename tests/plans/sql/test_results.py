@@ -111,8 +111,8 @@ def test_to_change_a_database_and_to_save_rows_are_two_actions(shop: Shop) -> No
 @pytest.mark.req("PX-18")
 def test_a_connection_that_is_for_reading_only_reads(shop: Shop) -> None:
     message = problem_of(shop, sql("a1", "DELETE FROM orders", connection="reading"))
+    assert "the connection reading has `read_only: true` in remit.yaml" in message
     assert "statement 1 (DELETE)" in message
-    assert "the connection reading is read_only in remit.yaml" in message
     plan = plan_of(
         sql("a1", ROWS, connection="reading"), sql("a2", ROWS, connection="reading", save_results_to="x.csv")
     )

@@ -26,7 +26,7 @@ from remit.plans.preparation.sql_preview import describe_text
 
 MAX_QUERY_BYTES: Final = 4 << 20
 
-_READ_ONLY: Final = "this text is to read only"
+_READ_ONLY: Final = "this text may only read"
 """The words of the engine for a statement that may change the database and must not."""
 
 
@@ -240,7 +240,7 @@ def _locate_problem(problem: RemitError, action: SqlAction, files: SqlFiles) -> 
         where = inside.get(problem.where, problem.where)
     if _READ_ONLY in what:
         next_step = (
-            f"Leave it out: the connection {action.operation.connection} is read_only in remit.yaml."
+            f"Leave it out: the connection {action.operation.connection} has `read_only: true` in remit.yaml."
             if files.closed
             else "Split it into two actions: one that changes the database, and one that saves rows of it."
         )
