@@ -29,7 +29,7 @@ def test_sigterm_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> N
     approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW, signal.SIGTERM)
     assert code == 1, (out, err)
-    assert "Cancelling; all changes will be undone." in err
+    assert "Cancelling; if it is not too late, all changes will be undone." in err
     assert out.startswith("CANCELLED  plan-1")
     assert (project / "settings.json").read_text() == BEFORE
     assert not list(project.rglob(".remit-*"))
@@ -40,7 +40,7 @@ def test_sigterm_during_a_rollback_leaves_nothing_half_done(remit: Remit, projec
     assert applied(remit, put(project, update())).code == 0
     code, out, err = interrupted(project, SLOW_ROLLBACK, signal.SIGTERM)
     assert code == 1, (out, err)
-    assert "failed: stopped" in err
+    assert "failed: interrupted" in err
     assert (project / "settings.json").read_text() == AFTER
     assert not list(project.rglob(".remit-*"))
     assert remit("rollback", "last").code == 0

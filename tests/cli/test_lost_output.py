@@ -114,3 +114,11 @@ def test_every_command_is_known_to_read_or_to_commit() -> None:
         step = how_to_see(path, {"directory": Path("a b"), "approval_id": "x", "envelope_id": "y"})
         assert "remit " in step, path
         assert "{" not in step, path
+
+
+def test_an_agent_is_sent_to_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REMIT_TOKEN", raising=False)
+    monkeypatch.delenv("REMIT_AGENT", raising=False)
+    assert how_to_see("apply", {}).startswith("First finish or undo")
+    monkeypatch.setenv("REMIT_TOKEN", "a token")
+    assert how_to_see("apply", {}).startswith("Ask a person to look. ")

@@ -309,7 +309,7 @@ def test_ctrl_c_undoes_everything(remit: Remit, project: Path) -> None:
     approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW)
     assert code == 1, (out, err)
-    assert "Cancelling; all changes will be undone." in err
+    assert "Cancelling; if it is not too late, all changes will be undone." in err
     assert out.startswith("CANCELLED  plan-1")
     assert (project / "settings.json").read_text() == BEFORE
     assert not (project / "new").exists()

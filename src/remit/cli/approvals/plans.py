@@ -16,7 +16,7 @@ from remit.cli.common.bidi import display_name
 from remit.cli.common.errors import about_plan
 from remit.cli.common.options import show_json, show_table
 from remit.cli.common.progress import showing_progress
-from remit.cli.common.signals import previewing
+from remit.cli.common.signals import interrupting
 from remit.cli.common.suggest import LocationOptions, joined
 from remit.cli.common.terminal import FullText, NoTerminalError, Screen, ask, find_screen
 from remit.cli.plans.allow_options import (
@@ -168,7 +168,7 @@ def compute_plan(
 ) -> None:
     """Compute the preview of a proposal again, store it, and show it."""
     service, caller = PlanService(workspace), _as_admin(who)
-    with previewing(), showing_progress(quiet=as_json):
+    with interrupting(), showing_progress(quiet=as_json):
         shown = service.compute_preview(caller, proposal_id)
     view = service.get(caller, proposal_id)
     if as_json:

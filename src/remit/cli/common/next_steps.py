@@ -1,9 +1,11 @@
 """How to see what a command did that was interrupted, or whose output or disk failed. Each command is in one table."""
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final
 
 from remit.cli.common.suggest import LocationOptions, joined
+from remit.identity.person import AGENT_VARIABLES
 
 _RUNS: Final = "First finish or undo what was left: remit recover{at}. Then see the runs: remit runs{at}"
 _TASKS: Final = "First finish or undo what was left: remit recover{at}. Then see the outcome: remit ledger show{at}"
@@ -20,7 +22,7 @@ COMMITTING: Final[dict[str, str]] = {
     "task run": _TASKS,
     "task restore": _TASKS,
     "approve": "See whether an envelope was signed: remit ledger show{at}. To make it void: remit cancel{at} ID",
-    "propose": "A person sees whether it was proposed: remit approvals list{at} --all --plans",
+    "propose": "A person sees whether it was proposed: remit approvals list{at} --plans",
     "apply": _RUNS,
     "run": _RUNS,
     "rollback": _RUNS,
@@ -87,6 +89,9 @@ READING: Final = frozenset(
 )
 """The commands that change nothing of a workspace. `demo` has a workspace of its own and removes it."""
 
+_OF_AGENTS: Final = frozenset({"apply", "ask", "cancel", "rollback", "task run"})
+"""Commands that agents run too. The commands that show what they did are for people."""
+
 
 def how_to_see(path: str, parameters: Mapping[str, Any]) -> str:
     """Return the next step that shows what a command did, or an empty text for one that only reads."""
@@ -94,4 +99,6 @@ def how_to_see(path: str, parameters: Mapping[str, Any]) -> str:
         return ""
     where = LocationOptions(parameters["directory"]).directory_arguments if "directory" in parameters else ()
     at = f" {joined(where)}" if where else ""
-    return COMMITTING[path].replace("{at}", at).replace("{id}", joined([str(parameters.get("approval_id", "ID"))]))
+    text = COMMITTING[path].replace("{at}", at).replace("{id}", joined([str(parameters.get("approval_id", "ID"))]))
+    is_agent = path in _OF_AGENTS and any(os.environ.get(variable) for variable in AGENT_VARIABLES)
+    return f"Ask a person to look. {text}" if is_agent else text

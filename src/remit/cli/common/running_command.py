@@ -89,16 +89,19 @@ class _FollowedCallback:
                     raise
                 if sys.stderr.isatty():
                     click.echo(err=True)  # the terminal shows ^C on this line
-                raise _interrupted_error(command) from None
+                raise interrupted_error() from None
 
 
-def _interrupted_error(command: RunningCommand) -> Exception:
+def interrupted_error() -> Exception:
+    """Return the error of the running command after Ctrl-C or SIGTERM."""
     errors = importlib.import_module("remit.core.errors")
+    command = _Process.command
+    see = command.how_to_see() if command is not None else ""
     error: Exception = errors.EnvironmentFailureError(
         errors.Reason.CANCELLED,
         "interrupted; it is not known whether the command did its work",
-        where=f"remit {command.path}",
-        next_step=command.how_to_see(),
+        where=f"remit {command.path}" if command is not None else "",
+        next_step=see or "Finish or undo what was left: remit recover",
     )
     return error
 

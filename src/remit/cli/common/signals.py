@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM. Both cancel the command, and the work is undone or left for recovery."""
+"""Ctrl-C (SIGINT) and SIGTERM in a command whose work can be cancelled or undone. Both have the same effect there."""
 
 import contextlib
 import os
@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from remit.cli.common.running_command import interrupted_error
 from remit.core.errors import EnvironmentFailureError, Reason
 
 TERMINATION_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -22,7 +23,7 @@ def cancelling() -> Iterator[Callable[[], bool]]:
             signal.signal(number, signal.default_int_handler)
         requested.set()
         # Not through a stream: the signal may have interrupted a write to that stream.
-        os.write(2, b"\nCancelling; all changes will be undone.\n")
+        os.write(2, b"\nCancelling; if it is not too late, all changes will be undone.\n")
 
     with _handling_signals(on_signal), reporting_interruption():
         yield requested.is_set
@@ -30,7 +31,10 @@ def cancelling() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def interrupting() -> Iterator[None]:
-    """For work that cannot be cancelled step by step. The first signal interrupts it, and its changes are undone."""
+    """For work that cannot be cancelled step by step. The first signal interrupts it.
+
+    Then its changes are undone, or left for recovery, or they were complete already.
+    """
     with _handling_signals(signal.default_int_handler), reporting_interruption():
         yield
 
@@ -51,15 +55,11 @@ def previewing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def reporting_interruption() -> Iterator[None]:
-    """Report an interruption as an error with the next step, instead of a bare exit."""
+    """Report an interruption as an error that says how to see what was done, instead of a bare exit."""
     try:
         yield
     except KeyboardInterrupt:
-        raise EnvironmentFailureError(
-            Reason.CANCELLED,
-            "stopped; changes that had started were undone, or are left for recovery",
-            next_step="To make sure that nothing is left unfinished: remit recover",
-        ) from None
+        raise interrupted_error() from None
 
 
 @contextlib.contextmanager

@@ -9,8 +9,10 @@ import click
 from remit.cli.common.bidi import display_name
 from remit.cli.common.identity import resolve_caller, token_option
 from remit.cli.common.options import json_option, show_json, workspace_option
+from remit.cli.common.suggest import LocationOptions, joined
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.plans import ProposalView
+from remit.core.errors import Reason
 from remit.identity.callers import PersonCaller
 from remit.parsing import read_bounded
 from remit.services.base.permissions import Right, require
@@ -29,8 +31,15 @@ FINISH_SECONDS: Final = 600.0
 @token_option
 @workspace_option
 @json_option
+@click.pass_context
 def propose(
-    plan: IO[bytes], note: str | None, key: str | None, token: str | None, directory: Path, as_json: bool
+    ctx: click.Context,
+    plan: IO[bytes],
+    note: str | None,
+    key: str | None,
+    token: str | None,
+    directory: Path,
+    as_json: bool,
 ) -> None:
     """Propose a plan for a person to approve.
 
@@ -47,7 +56,24 @@ def propose(
         made = service.propose(resolve_caller(workspace, token), raw, note=note, key=key)
         _print_proposal(made, as_json=as_json)
         sys.stdout.flush()  # the agent gets its answer first, so that it cannot measure the preview
-        service.finish_previews(FINISH_SECONDS)
+        try:
+            service.finish_previews(FINISH_SECONDS)
+        except KeyboardInterrupt:
+            _print_stopped(made, directory)
+            ctx.exit(1)
+
+
+def _print_stopped(made: ProposalView, directory: Path) -> None:
+    """Report that the preview for people may be missing. Only on standard error, because the proposal is printed."""
+    name, where = made.proposal_id, LocationOptions(directory).directory_arguments
+    show = joined(("remit", "approvals", "show", *where, name))
+    compute = joined(("remit", "approvals", "compute", *where, name))
+    click.echo(
+        f"\nThe plan is proposed. The computation of its preview was interrupted.\n"
+        f"  code:  {Reason.CANCELLED.value}\n"
+        f"  next:  A person sees whether a preview is stored: {show}. To compute it: {compute}",
+        err=True,
+    )
 
 
 def _print_proposal(made: ProposalView, *, as_json: bool) -> None:

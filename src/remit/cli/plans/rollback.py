@@ -63,7 +63,10 @@ def rollback(
     needs the capability plan.undo. An agent cannot use --force.
 
     The exit code is 0 if everything is restored, now or before, 1 if the rollback failed or something could not be
-    restored, and 2 if it was refused and nothing was changed. Ctrl-C and SIGTERM undo the rollback.
+    restored, and 2 if it was refused and nothing was changed.
+
+    Ctrl-C and SIGTERM interrupt the rollback. Then run `remit recover`, which finishes it or undoes it. `remit runs`
+    shows which of the two happened.
     """
     stored: list[bool] = []
     refusals: list[RefusedError] = []
