@@ -22,10 +22,10 @@ from remit.workspace.workspace import Workspace
 @json_option
 @click.pass_context
 def intake(ctx: click.Context, tenant_id: str | None, directory: Path, as_json: bool) -> None:
-    """List and export requests that no simulation covers yet.
+    """List and export what users asked for and no simulation covers yet.
 
-    For the people who write simulations. The most frequent requests come first, in the words of the users, masked.
-    Without a command: list.
+    Users ask in their own words (`remit ask`). The list helps the people who write simulations, which are the actions
+    that users can ask for. The most frequent requests come first. Secrets in them are masked. Without a command: list.
     """
     if ctx.invoked_subcommand is None:
         _list(tenant_id, directory, as_json=as_json)

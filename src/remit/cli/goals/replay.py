@@ -57,10 +57,11 @@ def replay(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Replay the decisions about a goal, and compare them.
+    """Make the decisions about a goal again, and compare the results.
 
-    Each decision is made again from its stored inputs, with the rules of its time. A later change of a policy has no
-    influence. Exit code 0 if all results are the same, 1 if one differs or its stored inputs are lost.
+    A goal is a request of a user in plain words (`remit ask`). Remit makes each decision again from its stored inputs,
+    with the rules of that time, so a later change of a policy has no influence. The exit code is 0 if all results are
+    the same, and 1 if one differs or its stored inputs are lost.
     """
     if (correlation_id is None) != everything:
         raise click.UsageError("Give either the CORRELATION of a goal or --all.", ctx)

@@ -42,10 +42,11 @@ database_option: Final = click.option(
 @json_option
 @click.pass_context
 def slo(ctx: click.Context, as_json: bool) -> None:
-    """Measure the service levels of goals, and gate a release.
+    """Measure how fast and reliably goals run, and gate a release.
 
-    Goals run through all steps in a temporary workspace: each is requested, confirmed and dispatched, and copies a file
-    in the sandbox. Some are requested twice. Without a command: run.
+    A goal is a request of a user in plain words (`remit ask`). The command makes a temporary workspace and runs many
+    goals in it. Each goal is requested, confirmed and run, and copies a file in the sandbox. Some goals are requested
+    twice. The command compares the times and the errors with their limits, the service levels. Without a command: run.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(run, as_json=as_json)

@@ -36,9 +36,9 @@ MAX_VALUE: Final = 200
 def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, directory: Path, as_json: bool) -> None:
     """Show the history of one goal as a tree.
 
-    It begins with the user's words and ends with the effect and its rollback. For another correlation id, such as that
-    of a task, the command shows its entries. Missing and wrong parts are marked in their place. Exit code 0 if no part
-    is missing or wrong, 1 otherwise.
+    A goal is a request of a user in plain words (`remit ask`). The tree begins with these words, and ends with the
+    effect and its rollback. For the correlation id of anything else, such as a task, the command lists the entries. It
+    marks each missing or wrong part in its place. The exit code is 0 if no part is missing or wrong, and 1 otherwise.
     """
     with Workspace.open(directory) as workspace:
         tenant = find_tenant(workspace, tenant_id, correlation_id) or DEFAULT_TENANT
