@@ -63,7 +63,10 @@ COMMAND_GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "remit.cli.goals.catalogue:catalogue",
             "Check, promote and retire the simulations that users ask for.",
         ),
-        "intake": ("remit.cli.goals.intake:intake", "List and export what users asked for and no simulation covers yet."),
+        "intake": (
+            "remit.cli.goals.intake:intake",
+            "List and export what users asked for and no simulation covers yet.",
+        ),
         "slo": ("remit.cli.goals.slo:slo", "Measure how fast and reliably goals run, and gate a release."),
         "prune": ("remit.cli.plans.rollback:prune", "Delete backups of rolled-back plans and expired backups."),
         "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
