@@ -107,6 +107,20 @@ def test_a_full_disk_while_a_key_is_written_says_how_to_see_the_keys(remit: Remi
     assert "remit keys list" in told
 
 
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_server_whose_address_cannot_be_shown_stops_with_one_message(
+    remit: Remit, project: Path, option: tuple[str, ...]
+) -> None:
+    code, told = run_with_full_output(project, "serve", "--port", "0", *option)
+    assert code == 1
+    assert told.splitlines() == [
+        "Starting ...",
+        "failed: the output could not be written: No space left on device",
+        "  next:  Free some disk space, or redirect the output.",
+    ]
+    assert remit("recover").code == 0
+
+
 def test_every_command_is_known_to_read_or_to_commit() -> None:
     assert not set(COMMITTING) & READING
     assert set(COMMITTING) | READING == set(COMMAND_PERMISSIONS)

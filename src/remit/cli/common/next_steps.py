@@ -43,8 +43,6 @@ COMMITTING: Final[dict[str, str]] = {
     "catalogue promote": _CATALOGUE,
     "catalogue retire": _CATALOGUE,
     "ask": "First finish what was left: remit recover{at}. Then see the newest entries: remit ledger show{at}",
-    "mcp": "Finish or undo what was left: remit recover{at}",
-    "serve": "Finish or undo what was left: remit recover{at}",
     "recover": "Run it again: remit recover{at}",
     "ledger rebuild": "Run it again: remit ledger rebuild{at}",
     "clock accept": "See whether it was accepted: remit clock show{at}",
@@ -57,6 +55,8 @@ COMMITTING: Final[dict[str, str]] = {
 READING: Final = frozenset(
     {
         "demo",
+        "serve",
+        "mcp",
         "doctor",
         "preview",
         "runs",
@@ -87,7 +87,7 @@ READING: Final = frozenset(
         "completion",
     }
 )
-"""The commands that change nothing of a workspace. `demo` has a workspace of its own and removes it."""
+"""The commands that change nothing of a workspace. `demo` removes its own workspace. A server answers each request."""
 
 _OF_AGENTS: Final = frozenset({"apply", "ask", "cancel", "rollback", "task run"})
 """Commands that agents run too. The commands that show what they did are for people."""

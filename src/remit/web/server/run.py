@@ -33,6 +33,8 @@ class HttpServer(uvicorn.Server):
         super().__init__(config)
         self._services = services
         self._on_listening = on_listening
+        self.problem: Exception | None = None
+        """The error of `on_listening`. The server stops in order, and then it is raised."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -41,7 +43,11 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            await asyncio.to_thread(self._on_listening)
+            try:
+                await asyncio.to_thread(self._on_listening)
+            except Exception as problem:  # noqa: BLE001 - raised after the stop; here uvicorn would log a traceback
+                self.problem = problem
+                self.should_exit = True
 
     def stop(self) -> None:
         """Stop in order. The second call stops at once."""
@@ -70,6 +76,8 @@ def run_app(
         await server.serve(sockets=[listener])
 
     asyncio.run(serve())
+    if server.problem is not None:
+        raise server.problem
     if not server.started:
         raise EnvironmentFailureError(
             Reason.INTERNAL, "the server did not start", next_step="Run again with REMIT_LOG=info."
