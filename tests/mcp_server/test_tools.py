@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult
 
 from remit.contracts.tasks.task import TaskManifest
@@ -230,6 +231,33 @@ def test_a_refused_request_is_an_error_that_contains_its_whole_answer(desked: De
 def test_a_malformed_browser_action_is_refused_before_a_browser_starts(talk: Talk) -> None:
     told = talk.refused("browse", action={"action_id": "a", "type": "navigate"})
     assert (told["code"], told["where"]) == ("malformed", "action, $.target")
+
+
+HOSTILE = "x\x1b]0;title\x07\u202e\npostgresql://ada:hunter2-correct-horse@db/shop"
+
+
+def test_an_unknown_tool_is_refused_with_a_code_and_a_next_step(talk: Talk) -> None:
+    refused = talk.refused("approve_plan")
+    assert refused["code"] == "argument_invalid"
+    assert "approve_plan" in refused["what"]
+    assert "tools/list" in refused["next_step"]
+    hostile = talk.call(HOSTILE)
+    assert hostile.is_error
+    for text in (words_of(hostile).replace("\n", ""), json.dumps(hostile.structured_content, ensure_ascii=False)):
+        assert text.isprintable(), text
+        assert "hunter2" not in text
+
+
+def test_an_unknown_resource_is_refused_with_a_code_and_a_next_step(talk: Talk) -> None:
+    for uri in ("remit://nothing/here", "remit://postgresql://ada:hunter2-correct-horse@db/\x1b\u202e"):
+        with pytest.raises(MCPError) as caught:
+            talk.read(uri)
+        problem = caught.value.error
+        assert problem.data["code"] == "argument_invalid"
+        assert "resources/templates/list" in problem.data["next_step"]
+        for text in (problem.message, json.dumps(problem.data, ensure_ascii=False)):
+            assert text.isprintable(), text
+            assert "hunter2" not in text
 
 
 def test_the_telemetry_of_the_library_is_off(desked: Desked) -> None:
