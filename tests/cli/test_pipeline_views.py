@@ -1,5 +1,7 @@
 """Pipelines as people read them: steps, what was said, what can be taken back; before, after, and when they fail."""
 
+from typing import Any
+
 import click
 import pytest
 
@@ -100,7 +102,7 @@ def test_after_a_run_the_steps_are_listed_and_after_a_failure_the_log_too() -> N
 
 
 def test_steps_on_a_server_have_no_empty_columns_and_the_rows_of_all_together() -> None:
-    on_server = {"kind": "sql", "server": "shop at db.example:5432/shop as remit", "reversible": True}
+    on_server: dict[str, Any] = {"kind": "sql", "server": "shop at db.example:5432/shop as remit", "reversible": True}
     step = ToldStep(name="sql/rows.sql", state="done")
     assert lines(step, **on_server) == [
         "p1: pipeline nightly (sql), in a transaction that was rolled back",

@@ -116,7 +116,8 @@ def test_a_rollback_that_fails_says_why(desk: Office) -> None:
     ended = desk.answer(back).outcome
     assert ended.reason_code == "SIMULATION_FAILED"
     assert ended.simulation_outcome is not None
-    (error,) = ended.simulation_outcome.payload["errors"]
+    errors: Any = ended.simulation_outcome.payload["errors"]
+    (error,) = errors
     assert error["message"].startswith("this file was changed since the plan ran")
     assert error["message"].endswith(DRIFT_ADVICE)
     assert "--checkpoint" not in json.dumps(ended.simulation_outcome.payload)
