@@ -79,7 +79,7 @@ def test_a_planted_claim_is_reported_and_not_accepted(workspace: Workspace) -> N
 def test_a_stored_result_of_a_revoked_executor_is_not_returned_again(workspace: Workspace) -> None:
     run(workspace, manifest())
     workspace.rotate_key("executor", revoke=True)
-    with pytest.raises(EnvironmentFailureError, match="cannot be vouched for"):
+    with pytest.raises(EnvironmentFailureError, match="stored result cannot be verified"):
         run(workspace, manifest())
 
 

@@ -134,5 +134,5 @@ def test_no_task_reads_the_unfinished_bytes_of_another(workspace: Workspace, bas
     for number, (old, new) in enumerate([(part, base / "x"), (source, base / new_part_name())]):
         result = run(workspace, file_task(str(number), "FILE_MOVE", old, new))
         assert result.error is not None
-        assert "tasks in progress" in result.error.message
+        assert "belong to running tasks" in result.error.message
     assert part.read_bytes() == b"on their way"

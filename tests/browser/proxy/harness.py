@@ -17,6 +17,8 @@ from remit.browser.proxy.connection import ConnectionTimeouts
 from remit.browser.proxy.dns import Resolve, resolve_with_system
 from tests.support.browser_site import LOOPBACK, Site
 
+PATIENCE_SECONDS = 60
+"""How long a test waits for what must come. It is long, because a busy machine must not fail a test."""
 IMPATIENT = ConnectionTimeouts(idle=0.4, head=0.2, body=0.2, linger=0.05)
 
 
@@ -60,7 +62,7 @@ class RecordingGate:
         self.changed.set()
 
     async def until(self, is_so: Callable[["RecordingGate"], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not is_so(self):
                 self.changed.clear()
                 await self.changed.wait()
@@ -99,7 +101,7 @@ class Client:
 
     async def answer(self, method: str = "GET") -> Got:
         """The next answer; ConnectionError if there is none."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             parser = h11.Connection(h11.CLIENT)
             parser.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
             parser.send(h11.EndOfMessage())
@@ -127,7 +129,7 @@ class Client:
 
     async def ended(self) -> bytes:
         """What still comes until the proxy hangs up."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             try:
                 return await self.reader.read()
             except ConnectionError:

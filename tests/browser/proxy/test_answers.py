@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from remit.browser.model.requests import Ending
-from tests.browser.proxy.harness import open_way
+from tests.browser.proxy.harness import PATIENCE_SECONDS, open_way
 from tests.support.browser_site import Reply, Site
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x=y\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"
@@ -86,7 +86,7 @@ def test_first_bytes_are_passed_on_before_the_last_have_come(site: Site) -> None
         async with open_way(site) as way:
             client = await way.connect()
             client.write(way.plain("GET", "/events"))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 received = await client.reader.readuntil(b"data: 1\n\n")
             assert received.startswith(b"HTTP/1.1 200 OK\r\n")
             # The server hung up in its answer: the browser is hung up on too, and can tell that something is missing.
@@ -177,7 +177,7 @@ def test_browser_that_waits_for_100_continue_receives_it(site: Site) -> None:
             client = await way.connect()
             head, _, body = way.plain("POST", "/pay", "Expect: 100-continue", body=b"amount=1").partition(b"\r\n\r\n")
             client.write(head + b"\r\n\r\n")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             assert (await client.ask(body, "POST")).body == b"paid"
             assert site.log[0].header("expect") is None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from remit.browser.model.requests import GateDecision, OutgoingRequest
-from tests.browser.proxy.harness import RecordingGate, open_way
+from tests.browser.proxy.harness import PATIENCE_SECONDS, RecordingGate, open_way
 from tests.support.browser_site import LOOPBACK, Reply, Seen, Site
 
 
@@ -102,7 +102,7 @@ def test_plain_read_request_on_a_connection_that_was_just_closed_is_judged_and_s
 
 
 def test_request_that_is_sent_again_gets_a_new_connection_though_another_one_is_idle(site: Site) -> None:
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=PATIENCE_SECONDS)
 
     def answer(seen: Seen) -> Reply:
         if seen.target == "/?both":
@@ -139,7 +139,7 @@ def test_answer_without_a_request_is_not_used_for_the_next_request(site: Site, m
             client = await way.connect()
             assert (await client.ask(request)).body == b"1"
             connections[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await connections[0].wait_closed()  # the proxy hung up on it
             assert (await client.ask(request)).body == b"2"
 

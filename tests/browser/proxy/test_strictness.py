@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from remit.browser.proxy.request_head import MAX_FIELDS, MAX_HEAD, BadRequestError, parse_head
-from tests.browser.proxy.harness import IMPATIENT, Holding, RecordingGate, open_way
+from tests.browser.proxy.harness import IMPATIENT, PATIENCE_SECONDS, Holding, RecordingGate, open_way
 from tests.support.browser_site import Reply, Site
 
 
@@ -205,7 +205,7 @@ def test_who_is_too_slow_is_cut_off(site: Site, begun: bytes) -> None:
         async with open_way(site, timeouts=IMPATIENT) as way:
             client = await way.connect()
             client.write(begun)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await client.ended()
             assert way.gate.judged == []
 

@@ -21,7 +21,7 @@ from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import FrameProtocol, Opcode
 
 from remit.browser.model.requests import Ending, GateDecision, OutgoingRequest
-from tests.browser.proxy.harness import IMPATIENT, Client, Holding, RecordingGate, Way, open_way
+from tests.browser.proxy.harness import IMPATIENT, PATIENCE_SECONDS, Client, Holding, RecordingGate, Way, open_way
 from tests.support.browser_site import Reply, Site
 
 
@@ -43,7 +43,7 @@ class Socket:
         self.client.write(self.protocol.send(event))
 
     async def next(self) -> Event:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not self._events:
                 data = await self.client.reader.read(1 << 16)
                 self.protocol.receive_data(data or None)

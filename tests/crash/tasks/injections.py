@@ -80,6 +80,15 @@ def points_in(ended: InjectedRun, place: str) -> tuple[int, ...]:
     return tuple(point.number for point in ended.points if _place(point.paths[0]) in places)
 
 
+def points_for(ended: InjectedRun, way: str) -> tuple[int, ...] | None:
+    """The points that this way can stop: `short` and `full` only writes. None: any.
+
+    A thinned sweep counts these. Otherwise none of every N-th point may be a write.
+    """
+    calls = {"short": WRITES, "full": TAKES_SPACE}.get(way)
+    return None if calls is None else tuple(point.number for point in ended.points if point.call in calls)
+
+
 def unharmed(lab: Laboratory) -> InjectedRun:
     """The scenario as it should go; whatever is wrong then is no matter of crashes."""
     lab.fresh()
