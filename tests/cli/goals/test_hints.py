@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from remit.cli import main
 from remit.cli.approvals.goals import render_goal
-from remit.cli.common.identity import GoalRequester
 from remit.cli.common.suggest import LocationOptions
 from remit.cli.goals.ask import GoalDialogue, ask
 from remit.cli.goals.render import ACCESS_NEXT, NEXT, Cycle, fill_advice
+from remit.cli.goals.requester import GoalRequester
 from remit.goals.core import AgentCore
 from remit.services.goals.approvals import list_waiting_goals
 from remit.services.inbox.service import view_goal

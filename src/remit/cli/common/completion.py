@@ -11,7 +11,6 @@ from remit.core.ids import DEFAULT_TENANT, render_time
 from remit.core.text import printable, shortened
 from remit.identity.person import person_at_terminal
 from remit.ledger.goal_queries import newest_goals
-from remit.services.goals.approvals import list_waiting_goals
 from remit.workspace.workspace import Workspace
 
 MAX_OFFERED: Final = 50
@@ -28,6 +27,8 @@ ANSWER_COMMANDS: Final = frozenset({"approve", "deny"})
 
 def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer pending approval requests to decide, or the newest of all to show. None to an agent."""
+    from remit.services.goals.approvals import list_waiting_goals  # noqa: PLC0415 - most commands complete nothing
+
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
             person_at_terminal(workspace.environ)

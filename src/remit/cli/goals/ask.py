@@ -12,12 +12,12 @@ import click
 
 from remit.cli.common.bidi import display_text
 from remit.cli.common.completion import complete_goal
-from remit.cli.common.identity import GoalRequester, resolve_goal_requester
 from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.common.suggest import LocationOptions
 from remit.cli.common.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.cli.goals.render import REFUSED, Cycle, render_cycle
+from remit.cli.goals.requester import GoalRequester, resolve_goal_requester
 from remit.contracts.services.common import WaitingFor
 from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.language_tags import read_tag
