@@ -190,12 +190,14 @@ def test_many_threads_with_one_envelope_do_it_once(project: Project) -> None:
 
 
 @pytest.mark.req("PX-29")
-def test_a_preview_changes_and_records_nothing(project: Project) -> None:
+def test_a_preview_changes_no_file_and_is_recorded_once(project: Project) -> None:
     project.write("a.txt")
     before, entries = project.tree(), project.kinds()
-    preview = project.workspace.preview(plan_of(replace("a", "a.txt"), delete("b", "a.txt")))
+    plan = plan_of(replace("a", "a.txt"), delete("b", "a.txt"))
+    preview = project.workspace.preview(plan)
     assert preview.document.status == "READY"
-    assert (project.tree(), project.kinds()) == (before, entries)
+    assert project.workspace.preview(plan).document == preview.document
+    assert (project.tree(), project.kinds()) == (before, [*entries, "plan.previewed"])
     assert not (project.root / "agent_outputs").exists()
 
 

@@ -36,7 +36,7 @@ class ApprovedPlan:
     expires_at: datetime
 
 
-def issue_envelope(
+def issue_envelope(  # noqa: PLR0913 - what is signed, each by its name
     signer: Signer,
     plan: Plan,
     config_digest: str,
@@ -44,8 +44,10 @@ def issue_envelope(
     approvals: Approvals,
     now: datetime,
     life: timedelta = DEFAULT_LIFE,
+    *,
+    preview_digest: str | None = None,
 ) -> Envelope:
-    """Sign the approval of a plan, as the protocol layer."""
+    """Sign the approval of a plan, as the protocol layer. `preview_digest` names the stored preview that it is for."""
     if not timedelta(0) < life <= MAX_LIFE:
         raise RefusedError(
             Reason.TOO_LARGE,
@@ -60,6 +62,7 @@ def issue_envelope(
         plan_digest=plan.digest(),
         inputs=tuple(sorted(inputs, key=lambda item: item.path)),
         approvals=approvals,
+        preview_digest=preview_digest,
         issued_at=render_time(now),
         expires_at=render_time(now + life),
         key_id=signer.key_id,

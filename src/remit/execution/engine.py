@@ -440,9 +440,16 @@ class Operation(ABC, Generic[Request, Granted, Checkpoint, Made, Outcome]):
         return ()
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed(Generic[Request]):
+    """A request that its caller has parsed. A document is parsed once, where it comes in."""
+
+    request: Request
+
+
 def run_operation(
     operation: Operation[Request, Granted, Checkpoint, Made, Outcome],
-    raw: tuple[bytes, ...],
+    raw: tuple[bytes, ...] | Parsed[Request],
     context: ExecutionContext,
     *,
     dry_run: bool = False,
@@ -456,7 +463,7 @@ def run_operation(
 
     Args:
         operation: The implementation of the steps.
-        raw: The documents of the request.
+        raw: The documents of the request, or the request itself if the caller has parsed it already.
         context: The environment of the engine.
         dry_run: Stop after step 4.
         on_refusal: Called with a refusal of steps 2 to 7. This call claimed and changed nothing.
@@ -473,7 +480,7 @@ def run_operation(
     """
     with ExecutionSpan(operation.name) as span, ExitStack() as cleanup:
         operation = span.follow(operation)
-        request = operation.parse(raw)  # 1. parse
+        request = raw.request if isinstance(raw, Parsed) else operation.parse(raw)  # 1. parse
         journal = span.follow(Journal(context.ledger, operation.trace(request), context.hosts, context.patience, actor))
         try:
             granted = journal.check_authority(

@@ -52,6 +52,11 @@ class StateDirectory:
         return self.path / "work"
 
     @property
+    def prepared(self) -> Path:
+        """The files that SQL and pipelines made for stored previews. They are kept until a plan is applied."""
+        return self.path / "prepared"
+
+    @property
     def change_signal_file(self) -> Path:
         """The file that is written whenever an approval request is made or answered, to wake the waiting processes."""
         return self.path / "approvals.bell"

@@ -1,4 +1,4 @@
-"""The operation of a plan that is not approved. It stops after the preview.
+"""The operation of a plan that is not approved. It computes the preview that is stored, and stops there.
 
 `DraftPlan` is another type than `ApprovedPlan`, so no function that changes something accepts it. The consent step
 always refuses.
@@ -29,6 +29,10 @@ class DraftPlan:
     digest: str
 
 
+def draft_of(plan: Plan) -> DraftPlan:
+    return DraftPlan(plan, plan.digest())
+
+
 @dataclass(frozen=True)
 class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
     """The engine's steps for `remit preview` and `remit approve`: those of an approved plan, up to the preview."""
@@ -38,8 +42,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
 
     def parse(self, raw: tuple[bytes, ...]) -> DraftPlan:
         (document,) = raw
-        plan = Plan.parse(document)
-        return DraftPlan(plan, plan.digest())
+        return draft_of(Plan.parse(document))
 
     def trace(self, request: DraftPlan) -> RequestIds:
         return RequestIds(DEFAULT_TENANT, request.digest, self.name, request.digest, request.digest)
@@ -53,6 +56,7 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
         return decide_plan(request.plan, rules.config(), rules.root(), None)
 
     def preview(self, granted: DraftPlan) -> PlanPreview:
+        """Compute the preview. Its prepared files are open: the caller keeps them, and closes them."""
         rules = self.environment.rules
         preview = preview_plan(
             granted.plan,
@@ -66,7 +70,6 @@ class DraftOperation(Operation[DraftPlan, DraftPlan, Never, Never, Never]):
             at=render_time(rules.clock()),
             diffs="full",
         )
-        preview.prepared.close()  # a draft is never applied
         return replace(preview, statements=None)
 
     def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:

@@ -5,9 +5,10 @@ done in the modules below.
 
 parse, verify_authority    `contracts/plans/envelope.py` is the signed document; `authority/envelope.py` verifies it.
 decide                     `plans/policy/plan.py`. Add a policy check that does not need the disk to `decide_plan`.
-preview                    `plans/preview/build.py`. Add a check that needs the files there. A check that needs their
-                           content goes to `effects/plans/simulate.py`. `plans/preparation` runs SQL and pipelines on
-                           copies.
+preview                    `plans/preview/store.py` finds the preview that was approved, and `plans/preview/inputs.py`
+                           compares its inputs. `plans/preview/build.py` computed it. Add a check that needs the files
+                           there. A check that needs their content goes to `effects/plans/simulate.py`.
+                           `plans/preparation` runs SQL and pipelines on copies.
 consent                    `plans/approval_checks.py`. `plans/policy/required_approvals.py` says what an approval must
                            name.
 checkpoint                 `plans/apply/checkpoint.py`; `plans/storage` writes the backups and the rollback manifest.
@@ -33,7 +34,8 @@ To add a field to the report, change these places:
 import logging
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -49,17 +51,18 @@ from remit.core.ids import DEFAULT_TENANT, parse_time, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.steps import Ids
+from remit.effects.plans.validate import ROWS
 from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.engine import Note, Notes, Operation, Preview, ReportWriteError
 from remit.execution.journal import RequestIds
 from remit.execution.protected_paths import is_forbidden
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
+from remit.ledger.writer import Batch
 from remit.plans.apply.checkpoint import (
     PlanCheckpoint,
     parse_checkpoint,
     render_checkpoint,
-    strip_all_rows,
     with_ownership,
 )
 from remit.plans.apply.environment import PlanEnvironment
@@ -75,15 +78,28 @@ from remit.plans.apply.outcome import (
 from remit.plans.apply.verify_and_undo import RunResult
 from remit.plans.approval_checks import require_same_inputs
 from remit.plans.engines.database_files import require_idle, require_none_busy
+from remit.plans.engines.duckdb import require_duckdb
 from remit.plans.model.folders import opened
+from remit.plans.model.remote_part import RemotePart
+from remit.plans.policy.executed_actions import runs_on_files, runs_something
 from remit.plans.policy.plan import decide_plan
 from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.required_approvals import uncovered
+from remit.plans.policy.timeouts import plan_seconds
 from remit.plans.preparation.pipeline_scratch import describe_changed_folder
-from remit.plans.preparation.prepared import Engines, PreparedAll, PreparedOutputs
-from remit.plans.preparation.remote_sql import PreparedStatements
-from remit.plans.preview.build import PreviewTools, preview_plan
-from remit.plans.preview.document import PlanPreview
+from remit.plans.preparation.prepared import Engines, PreparedOutputs
+from remit.plans.preparation.remote_sql import PlanContext, PreparedStatements, prepare_statements
+from remit.plans.preview.build import PreviewTools, observe_new_folders, preview_plan
+from remit.plans.preview.inputs import changed_input_error, find_changed_input
+from remit.plans.preview.kept_outputs import outputs_gone_error
+from remit.plans.preview.planned_effect import (
+    PlannedEffect,
+    PlannedOutput,
+    digest_of_preview,
+    outputs_of,
+    with_folders,
+)
+from remit.plans.preview.store import PreviewStore
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.reports.publish import publish, restore_reports
 from remit.plans.reports.truncate import truncate_pipelines, without_log
@@ -106,6 +122,10 @@ class PlanRequest:
     checkpoint: PlanCheckpoint | None = None
 
 
+def request_of(envelope: Envelope) -> PlanRequest:
+    return PlanRequest(envelope.envelope_id, digest_of_envelope(envelope), envelope)
+
+
 @dataclass(frozen=True)
 class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResult, PlanOutcome | PlanRefusal]):
     """The engine's steps for an approved plan.
@@ -117,8 +137,9 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
     environment: PlanEnvironment
-    _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
-    """The files that SQL and pipelines produced, by envelope id. Kept from the preview until the request ends."""
+    previews: PreviewStore
+    _outputs: dict[str, dict[str, int]] = field(default_factory=dict, init=False, repr=False)
+    """The open files that SQL and pipelines produced, by envelope id. Kept from the preview until the request ends."""
     _statements: dict[str, PreparedStatements] = field(default_factory=dict, init=False, repr=False)
     """The statements to run on a database server, by envelope id. Kept for the same time."""
     name: str = field(default="plan", init=False)
@@ -133,8 +154,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def parse(self, raw: tuple[bytes, ...]) -> PlanRequest:
         """Parse the bytes of an envelope. Its signature is not verified here."""
         (document,) = raw
-        envelope = Envelope.parse(document)
-        return PlanRequest(envelope.envelope_id, digest_of_envelope(envelope), envelope)
+        return request_of(Envelope.parse(document))
 
     def trace(self, request: PlanRequest) -> RequestIds:
         """Return the ids of the request. The envelope's id is the idempotency key, so an envelope is applied once."""
@@ -163,31 +183,18 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             return decide_plan(envelope.plan, rules.config(), rules.root(), envelope.approvals)
         return self._decide_on_resume(request.checkpoint)
 
-    def preview(self, granted: ApprovedPlan) -> PlanPreview:
-        """Compute what the plan would do to the files and databases as they are now.
+    def preview(self, granted: ApprovedPlan) -> PlannedEffect:
+        """Return the preview that was approved, if its inputs are as they were. Nothing of it is executed again.
 
-        Everything that SQL and pipelines produce here is kept until `release`; `effect` uses it.
+        An envelope without one is of an earlier version, or of a protocol layer outside of Remit. Its preview is
+        computed here, once. What SQL and pipelines produced is open until `release`; `effect` uses it.
         """
-        envelope, rules = granted.envelope, self.environment.rules
+        envelope = granted.envelope
         self._require_not_void(envelope.envelope_id)
-        runner = self.environment.runner(
-            envelope.envelope_id, needs_parsers=needs_parsers(envelope.plan, rules.config())
-        )
         engines = self.environment.engines(envelope.envelope_id, envelope.plan.plan_id)
-        digest, now = envelope.plan_digest, self.environment.now()
         self._require_urls(envelope.plan, engines)
         self._discard_prepared(envelope.envelope_id)  # the engine repeats the preview if another process was faster
-        try:
-            tools = PreviewTools(runner, engines, in_earnest=True)
-            preview = preview_plan(envelope.plan, rules.config(), rules.root(), tools, plan_digest=digest, at=now)
-        except RemitError as problem:
-            if problem.reason is Reason.CANCELLED:
-                raise self._cancelled_error(envelope.envelope_id) from problem
-            raise
-        self._prepared[envelope.envelope_id] = preview.prepared
-        if preview.statements is not None:
-            self._statements[envelope.envelope_id] = preview.statements
-        return preview
+        return self._load_preview(envelope, engines) or self._compute_preview(envelope, engines)
 
     def release(self, granted: ApprovedPlan) -> None:
         """Close the open transactions and the prepared files."""
@@ -196,9 +203,9 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
         """Check that the envelope approves exactly this effect: the same inputs, and every approval that is needed."""
-        envelope, plan_preview = granted.envelope, _as_plan_preview(preview)
+        envelope, plan_preview = granted.envelope, _as_planned(preview)
         self._require_not_cancelled(envelope.envelope_id)
-        require_none_busy(plan_preview.problems)
+        require_none_busy(one.problem for one in plan_preview.all_actions if one.problem is not None)
         require_same_inputs(envelope, plan_preview, lambda path: self._describe_folder(path, envelope))
         denials = uncovered(plan_preview.findings, plan_preview.needs, envelope.approvals)
         PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
@@ -212,7 +219,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         Recovery uses only this text, the notes of the effect, and the files in that folder. If this method fails, it
         removes what it wrote.
         """
-        plan_preview, envelope, config = _as_plan_preview(preview), granted.envelope, self.environment.rules.config()
+        plan_preview, envelope, config = _as_planned(preview), granted.envelope, self.environment.rules.config()
         self.environment.report_status(
             envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(plan_preview.steps.steps)
         )
@@ -233,12 +240,11 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             first=plan_preview.first,
             originals={},
             folders=() if plan_preview.doomed else plan_preview.folders,
-            diffs={one.number: one.diff for one in plan_preview.simulated},
-            sql=strip_all_rows(plan_preview.prepared.sql),
+            diffs=plan_preview.diffs,
+            sql=plan_preview.sql_reports,
             remote=plan_preview.remote,
-            pipelines=truncate_pipelines(
-                [without_log(pipeline) for pipeline in plan_preview.prepared.pipelines.values()]
-            ),
+            pipelines=truncate_pipelines([without_log(pipeline) for pipeline in plan_preview.pipeline_reports]),
+            prepared_ms=sum(plan_preview.milliseconds.values()),
         )
         with ReportFolder.make(checkpoint.root, checkpoint.folder) as folder:
             try:
@@ -253,7 +259,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return render_checkpoint(checkpoint)
 
     def _back_up(
-        self, checkpoint: PlanCheckpoint, plan_preview: PlanPreview, config: SystemConfig, folder: ReportFolder
+        self, checkpoint: PlanCheckpoint, plan_preview: PlannedEffect, config: SystemConfig, folder: ReportFolder
     ) -> PlanCheckpoint:
         places = checkpoint.places()
         new_bytes = sum(step.after.size for step in checkpoint.steps.steps if step.after and step.move != "rename")
@@ -273,6 +279,11 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         envelope = granted.envelope
         config_digest = self.environment.rules.config().digest()
         verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
+
+    def consume_authority(self, granted: ApprovedPlan, batch: Batch, now: datetime) -> None:
+        """End the approval's reference to its preview. The outputs stay open in this process."""
+        if granted.envelope.preview_digest is not None:
+            self.previews.end_reference(batch, granted.envelope.preview_digest)
 
     def discard(self, text: str) -> None:
         """Remove the report folder of a checkpoint whose intent was never recorded."""
@@ -298,9 +309,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         def require_still_valid() -> None:
             self.require_still_valid(granted, self.environment.rules.clock())
 
-        prepared = self._prepared.get(checkpoint.envelope_id)
-        descriptors = prepared.descriptors if prepared is not None else {}
-        ready = PreparedOutputs(descriptors, self._statements.get(checkpoint.envelope_id))
+        ready = self._ready_outputs(granted.envelope, checkpoint)
         return self._executor.execute(granted.envelope.plan, checkpoint, ready, require_still_valid, note)
 
     def recover_effect(self, checkpoint: PlanCheckpoint, notes: Notes, note: Note) -> RunResult | None:
@@ -415,9 +424,109 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         approved_at = parse_time(envelope.issued_at).timestamp()
         return describe_changed_folder(rules.root(), path, rules.config(), "the plan was approved", approved_at)
 
+    def _load_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect | None:
+        """Return the stored preview that the envelope names, with its outputs open.
+
+        None for an envelope without one. Also for a plan of edits only, whose preview was removed, or one of whose
+        files does not exist any more: computing it executes nothing of the plan, and `consent` compares the inputs.
+        """
+        digest = envelope.preview_digest
+        if digest is None:
+            return None
+        rules, plan = self.environment.rules, envelope.plan
+        config, root = rules.config(), rules.root()
+        stored = self.previews.find(digest)
+        if stored is None or stored.prepared_text is None:
+            if runs_something(plan):
+                raise outputs_gone_error(f"plan {plan.plan_id}")
+            return None
+        planned = stored.planned(plan, config, root)
+        bound = digest_of_preview(envelope.plan_digest, envelope.config_digest, envelope.inputs, planned.outputs)
+        if digest not in (bound, planned.digest) or bound != planned.digest:
+            raise RefusedError(
+                Reason.BINDING_MISMATCH,
+                "the stored preview is not the one that was approved",
+                where=f"envelope {envelope.envelope_id}, preview_digest",
+                next_step="Preview the plan again with `remit preview`, and approve it again.",
+            )
+        if any(rule["type"] == ROWS for rule in planned.steps.rules):
+            require_duckdb()  # before anything is changed, not when rules are checked
+        try:
+            _require_idle_databases(planned, root)  # first: a process that has a database open may change its file
+        except RemitError as problem:
+            require_none_busy([problem.as_json()])
+            raise
+        changed = find_changed_input(planned, root, config, "the plan was approved", envelope.issued_at)
+        if changed is not None and changed.is_missing and not runs_something(plan):
+            return None  # the spec's matrix of errors: an action fails if its file does not exist
+        if changed is not None:
+            raise changed_input_error(changed)
+        planned = with_folders(planned, observe_new_folders(planned.steps, root))
+        self._open_outputs(envelope, planned.outputs)
+        self._statements.update(self._statements_of(envelope, engines, planned.remote))
+        return planned
+
+    def _compute_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect:
+        rules, plan = self.environment.rules, envelope.plan
+        config = rules.config()
+        if runs_on_files(plan, config) and not config.approvals.allow_without_preview:
+            raise RefusedError(
+                Reason.BINDING_MISMATCH,
+                "this approval names no stored preview, so SQL and pipelines would run again now, and could make other"
+                " files than the approver saw",
+                where=f"envelope {envelope.envelope_id}, preview_digest",
+                next_step="Preview the plan with `remit preview`, and approve it again. Or allow it in remit.yaml, for"
+                " approvals of an earlier version or of an outside protocol layer: approvals.allow_without_preview.",
+            )
+        runner = self.environment.runner(envelope.envelope_id, needs_parsers=needs_parsers(plan, config))
+        try:
+            preview = preview_plan(
+                plan,
+                config,
+                rules.root(),
+                PreviewTools(runner, engines, in_earnest=True),
+                plan_digest=envelope.plan_digest,
+                at=self.environment.now(),
+            )
+        except RemitError as problem:
+            if problem.reason is Reason.CANCELLED:
+                raise self._cancelled_error(envelope.envelope_id) from problem
+            raise
+        self._outputs[envelope.envelope_id] = preview.prepared.descriptors
+        if preview.statements is not None:
+            self._statements[envelope.envelope_id] = preview.statements
+        return preview
+
+    def _ready_outputs(self, envelope: Envelope, checkpoint: PlanCheckpoint) -> PreparedOutputs:
+        """Return what the effect takes from the preview. A process that resumes the run opens the kept files again."""
+        envelope_id = checkpoint.envelope_id
+        if envelope_id not in self._outputs and envelope.preview_digest is not None:
+            with suppress(RemitError):  # the executor reports outputs that are missing
+                self._open_outputs(envelope, outputs_of(checkpoint.steps.steps, checkpoint.steps.paths))
+                engines = self.environment.engines(envelope_id, checkpoint.plan_id)
+                self._statements.update(self._statements_of(envelope, engines, checkpoint.remote))
+        return PreparedOutputs(self._outputs.get(envelope_id, {}), self._statements.get(envelope_id))
+
+    def _open_outputs(self, envelope: Envelope, outputs: Sequence[PlannedOutput]) -> None:
+        self._outputs[envelope.envelope_id] = self.previews.outputs.open(envelope.preview_digest or "", outputs)
+
+    def _statements_of(
+        self, envelope: Envelope, engines: Engines, remote: RemotePart | None
+    ) -> dict[str, PreparedStatements]:
+        """Return the statements for a database server. They run once, in the effect, which compares the rows."""
+        if remote is None:
+            return {}
+        rules, plan = self.environment.rules, envelope.plan
+        config = rules.config()
+        first = remote.actions[0].number if remote.actions else 0
+        context = PlanContext(plan, config, rules.root())
+        found = prepare_statements(context, engines.servers, float(plan_seconds(plan, config)), first_number=first)
+        return {} if found is None else {envelope.envelope_id: found[0]}
+
     def _discard_prepared(self, envelope_id: str) -> None:
-        if (prepared := self._prepared.pop(envelope_id, None)) is not None:
-            prepared.close()
+        opened = self._outputs.pop(envelope_id, {})
+        while opened:
+            os.close(opened.popitem()[1])
         self._statements.pop(envelope_id, None)
 
     def _decide_on_resume(self, checkpoint: PlanCheckpoint | None) -> PolicyDecision:
@@ -482,13 +591,13 @@ def _plan_id(request: PlanRequest) -> str:
     return request.checkpoint.plan_id if request.checkpoint is not None else request.envelope_id
 
 
-def _as_plan_preview(preview: Preview) -> PlanPreview:
-    if not isinstance(preview, PlanPreview):
+def _as_planned(preview: Preview) -> PlannedEffect:
+    if not isinstance(preview, PlannedEffect):
         raise UsageError(Reason.MISUSE, "the preview of a plan was made by another operation")
     return preview
 
 
-def _require_idle_databases(plan_preview: PlanPreview, root: str) -> None:
+def _require_idle_databases(plan_preview: PlannedEffect, root: str) -> None:
     """Check again, right before the backups are written, that no other process has one of the databases open.
 
     A process that opened a database since the preview would continue to use a file that the plan has replaced.

@@ -5,33 +5,41 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from remit.authority.envelope import digest_of_envelope, issue_envelope
 from remit.authority.rollback_order import issue_rollback
+from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.plans.envelope import Approvals, Envelope
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
+from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.status import StatusUpdate
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
-from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.core.ids import DEFAULT_TENANT, Clock, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.execution.decision import PolicyDecision
-from remit.execution.engine import ExecutionContext, IncompleteError, Preview, run_operation
+from remit.execution.engine import ExecutionContext, IncompleteError, Parsed, Preview, run_operation
 from remit.execution.recovery import Recovered, recover
 from remit.fs.state_dir import StateDirectory
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.apply.environment import CANCEL_POLL_SECONDS, Cancellations, PlanEnvironment, PlanRules
+from remit.plans.apply.outcome import EFFECTIVE_STATUSES
 from remit.plans.approval_checks import OutdatedPreviewError, reject_unused_allowances, require_applicable
-from remit.plans.draft_operation import DraftOperation
+from remit.plans.draft_operation import DraftOperation, draft_of
 from remit.plans.engines.database_files import sweep
 from remit.plans.model.callbacks import NO_HOOKS, LaterRollback, PlanHooks
-from remit.plans.operation import PlanOperation
+from remit.plans.operation import PlanOperation, PlanRequest, request_of
+from remit.plans.policy.executed_actions import runs_something, uses_server
 from remit.plans.policy.required_approvals import uncovered
 from remit.plans.preview.document import PlanPreview
+from remit.plans.preview.inputs import find_changed_input
+from remit.plans.preview.planned_effect import RecordedPreview, recorded
+from remit.plans.preview.store import PreviewStore
 from remit.plans.reports.archive import archive
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.reports.executor_log import ExecutorLog
@@ -48,6 +56,7 @@ from remit.store.process_identity import remove_stale_locks
 CANCELLED: Final = "envelope.cancelled"
 CANCEL_PATIENCE: Final = 60.0
 """Seconds that `cancel` waits for the outcome of a running plan."""
+_COMPUTED: Final = "the preview was computed"
 _LOG: Final = logging.getLogger("remit.plans")
 
 
@@ -87,24 +96,30 @@ class Plans:
         self._fleet = fleet
         self._clock = rules.clock
         self._run_queries = RunQueries(ledger, keys.keyring, rules, state.hosts)
+        self.previews = PreviewStore(ledger, keys.keyring, state, rules.config, rules.clock)
         self._recovering = threading.Lock()
         self._recovered = False
 
-    def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
-        """Compute what the plan would do to the files as they are now. Raises `RefusedError`.
+    def preview(self, plan: bytes | Plan, hooks: PlanHooks = NO_HOOKS, *, fresh: bool = False) -> RecordedPreview:
+        """Return the preview of the plan for the files as they are now. Raises `RefusedError`.
 
-        Nothing is changed, claimed or recorded.
+        A stored preview is used if no input changed since and it has not expired. Otherwise, and with `fresh`, the
+        preview is computed, stored and recorded for `hooks.actor`. A preview with rows of a database server, or with a
+        problem, is computed each time.
         """
-        found = run_operation(
-            DraftOperation(self._environment(hooks)), (plan,), self._execution_context(), dry_run=True
-        )
-        if not isinstance(found, PlanPreview):
-            raise UsageError(Reason.MISUSE, "a dry run did not end in a preview")
-        return found
+        parsed = Plan.parse(plan) if isinstance(plan, bytes) else plan
+        if not fresh and (found := self._find_current(parsed)) is not None:
+            return found
+        computed = self._compute(parsed, hooks)
+        try:
+            self.previews.save(computed, hooks.actor)
+        finally:
+            computed.prepared.close()
+        return recorded(computed, parsed, computed.document)
 
     def approve(  # noqa: PLR0913 - each argument is passed by name
         self,
-        plan: bytes,
+        plan: bytes | Plan,
         approvals: Approvals,
         life: timedelta,
         actor: str | None = None,
@@ -117,51 +132,97 @@ class Plans:
         """Sign and record an envelope for this plan and the files as they are now.
 
         Refuses a plan of which an action would fail. With `even_if_it_fails`, refuses it only if the plan would stop at
-        its first error. `as_seen` is the digest of the preview that the approver saw; another preview is refused.
-        `also` runs in the transaction that records the envelope.
+        its first error. `as_seen` is the digest of the stored preview that the approver saw. It is approved as it is
+        stored, without computing it again, and refused if an input changed since. `also` runs in the transaction that
+        records the envelope.
         """
-        preview = self.preview(plan, hooks)
-        if as_seen is not None and preview.digest != as_seen:
-            raise OutdatedPreviewError(preview)
-        require_applicable(preview, even_if_it_fails=even_if_it_fails)
-        denials = uncovered(preview.findings, preview.needs, approvals)
-        PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
-        reject_unused_allowances(preview, approvals)
-        envelope = issue_envelope(
-            self._keys.protocol(),
-            preview.plan,
-            preview.config_digest,
-            preview.inputs,
-            approvals,
-            self._clock(),
-            life,
-        )
-        issued = NewEntry(
-            DEFAULT_TENANT,
-            "envelope.issued",
-            envelope.envelope_id,
-            {
-                "envelope_id": envelope.envelope_id,
-                "envelope_digest": digest_of_envelope(envelope),
-                "plan_id": envelope.plan.plan_id,
-                "plan_digest": envelope.plan_digest,
-                "config_digest": envelope.config_digest,
-                "inputs": len(envelope.inputs),
-                "approvals": approvals.tree(),
-                "expires_at": envelope.expires_at,
-            },
-            task_id=envelope.envelope_id,
-            actor=actor,
-        )
+        parsed = Plan.parse(plan) if isinstance(plan, bytes) else plan
+        with ExitStack() as stack:
+            preview, record_preview = self._preview_to_approve(parsed, as_seen, hooks, stack, actor)
+            try:
+                require_applicable(preview, even_if_it_fails=even_if_it_fails)
+                denials = uncovered(preview.findings, preview.needs, approvals)
+                PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
+                reject_unused_allowances(preview, approvals)
+            except RefusedError:
+                self._ledger().transact(record_preview)  # the next attempt need not compute it again
+                raise
+            envelope = issue_envelope(
+                self._keys.protocol(),
+                preview.plan,
+                preview.config_digest,
+                preview.inputs,
+                approvals,
+                self._clock(),
+                life,
+                preview_digest=preview.digest,
+            )
+            issued = _issued_entry(envelope, approvals, actor)
 
-        def record(batch: Batch) -> None:
-            batch.append(issued)
-            also(batch, envelope)
+            def record(batch: Batch) -> None:
+                record_preview(batch)
+                batch.append(issued)
+                self.previews.refer(batch, preview.digest, envelope.expires_at)
+                also(batch, envelope)
 
-        self._ledger().transact(record)
+            self._ledger().transact(record)
         return envelope
 
-    def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
+    def _preview_to_approve(
+        self, plan: Plan, as_seen: str | None, hooks: PlanHooks, stack: ExitStack, actor: str | None
+    ) -> tuple[RecordedPreview, Callable[[Batch], None]]:
+        """Return the preview that is approved, and the work that records it if it was computed just now."""
+        found = self._find_current(plan) if as_seen is None else self._find_as_seen(plan, as_seen)
+        if found is not None:
+            return found, lambda _batch: None
+        computed = self._compute(plan, hooks)
+        stack.callback(computed.prepared.close)
+        if as_seen is not None and computed.digest != as_seen:
+            raise OutdatedPreviewError(plan.plan_id)
+        record = stack.enter_context(self.previews.keeping(computed, hooks.actor or actor))
+        return recorded(computed, plan, computed.document), record
+
+    def _compute(self, plan: Plan, hooks: PlanHooks) -> PlanPreview:
+        """Compute a preview. The caller closes its prepared files."""
+        operation = DraftOperation(self._environment(hooks))
+        found = run_operation(operation, Parsed(draft_of(plan)), self._execution_context(), dry_run=True)
+        if not isinstance(found, PlanPreview):
+            raise UsageError(Reason.MISUSE, "a dry run did not end in a preview")
+        return found
+
+    def _find_current(self, plan: Plan) -> RecordedPreview | None:
+        """Return a stored preview of the plan that is as it would be computed now."""
+        config, root = self._rules.config(), self._rules.root()
+        if uses_server(plan, config):
+            return None
+        for stored in self.previews.of_plan(plan.digest(), config.digest()):
+            planned = stored.planned(plan, config, root)
+            is_whole = not planned.outputs or self.previews.outputs.has(planned.digest)
+            changed = find_changed_input(planned, root, config, _COMPUTED, stored.row.computed_at)
+            if is_whole and not planned.problems and changed is None:
+                return recorded(planned, plan, stored.document)
+        return None
+
+    def _find_as_seen(self, plan: Plan, as_seen: str) -> RecordedPreview | None:
+        """Return the stored preview with this digest. Refuses it if an input changed since. None if none is stored."""
+        stored = self.previews.find(as_seen)
+        if stored is None or stored.prepared_text is None:
+            return None
+        if stored.row.plan_digest != plan.digest():
+            raise OutdatedPreviewError(plan.plan_id, "", "this is the digest of a preview of another plan")
+        now = render_time(self._clock())
+        if now >= max(stored.row.expires_at, stored.row.kept_until):
+            raise OutdatedPreviewError(plan.plan_id, "", f"the preview expired at {stored.row.expires_at[:19]}Z")
+        config, root = self._rules.config(), self._rules.root()
+        if stored.row.config_digest != config.digest():
+            raise OutdatedPreviewError(plan.plan_id, CONFIG_NAME, "the configuration changed since the preview")
+        planned = stored.planned(plan, config, root)
+        changed = find_changed_input(planned, root, config, _COMPUTED, stored.row.computed_at)
+        if changed is not None:
+            raise OutdatedPreviewError(plan.plan_id, changed.path, changed.how)
+        return recorded(planned, plan, stored.document)
+
+    def apply(self, envelope: bytes | Envelope, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
         """Carry out an approved plan, once. An invalid envelope is returned as a refusal, not raised."""
         phases: dict[str, str] = {}
         stored: list[bool] = []
@@ -175,13 +236,13 @@ class Plans:
             hooks.on_status(update)
 
         try:
+            request = request_of(Envelope.parse(envelope) if isinstance(envelope, bytes) else envelope)
             if not self._recovered:
-                request = self._operation().parse((envelope,))
                 self._recover_once(hooks, excluded=(request.envelope_id,))
             operation = self._operation(replace(hooks, on_status=on_status))
             outcome = run_operation(
                 operation,
-                (envelope,),
+                Parsed(request),
                 self._execution_context(),
                 on_refusal=hooks.on_refusal,
                 on_stored=on_stored,
@@ -197,6 +258,7 @@ class Plans:
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         self._report(outcome, phases)
+        self._release_outputs(request, outcome)
         if stored and isinstance(outcome, PlanOutcome) and (later := self.later_rollback(outcome)) is not None:
             hooks.on_taken_back(later)
         return outcome
@@ -308,8 +370,22 @@ class Plans:
             self._rollback_operation(), self._execution_context(), presumed_dead=presumed_dead, abandoned=abandoned
         )
 
+    def _release_outputs(self, request: PlanRequest, outcome: PlanOutcome | PlanRefusal) -> None:
+        """Remove the kept outputs of a plan that was applied. If that fails, `remit prune` removes them later."""
+        envelope = request.envelope
+        is_applied = isinstance(outcome, PlanOutcome) and outcome.status.status in EFFECTIVE_STATUSES
+        if envelope is None or envelope.preview_digest is None or not is_applied or not runs_something(envelope.plan):
+            return
+        try:
+            if self.previews.outputs.has(envelope.preview_digest):
+                self.previews.release(envelope.preview_digest)
+        except RemitError as problem:
+            _LOG.warning("the kept outputs of a preview could not be removed", extra={"why": str(problem)})
+
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
-        """Remove backups of rolled-back and expired runs, and the folders of runs that never started."""
+        """Remove backups of rolled-back and expired runs, the folders of runs that never started, and stored previews
+        that no approval needs.
+        """
         root, known = self._rules.root(), self._run_queries.known_folders()
         pruned = []
         for item in prunable(root, known, self._clock()):
@@ -320,7 +396,8 @@ class Plans:
                 payload = {"folder": item.name, "bytes": size, "why": item.why}
                 self._ledger().append(NewEntry(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
             pruned.append(Pruned(item.name, item.what, size, item.why))
-        return pruned
+        previews = self.previews.prune(dry_run=dry_run)
+        return [*pruned, *(Pruned(one.preview_digest, "preview", one.size, one.why) for one in previews)]
 
     # --- internal -----------------------------------------------------------------------------------------------------
 
@@ -342,7 +419,7 @@ class Plans:
         )
 
     def _operation(self, hooks: PlanHooks = NO_HOOKS) -> PlanOperation:
-        return PlanOperation(self._keys.keyring, self._keys.executor, self._environment(hooks))
+        return PlanOperation(self._keys.keyring, self._keys.executor, self._environment(hooks), self.previews)
 
     def _environment(self, hooks: PlanHooks = NO_HOOKS) -> PlanEnvironment:
         cancellations = Cancellations(lambda envelope_id: self._run_queries.is_recorded(envelope_id, CANCELLED))
@@ -379,6 +456,22 @@ class Plans:
             archive(root, outcome)
         except RemitError as problem:
             _LOG.warning("a report could not be archived", extra={"why": str(problem)})
+
+
+def _issued_entry(envelope: Envelope, approvals: Approvals, actor: str | None) -> NewEntry:
+    payload = {
+        "envelope_id": envelope.envelope_id,
+        "envelope_digest": digest_of_envelope(envelope),
+        "plan_id": envelope.plan.plan_id,
+        "plan_digest": envelope.plan_digest,
+        "config_digest": envelope.config_digest,
+        "preview_digest": envelope.preview_digest,
+        "inputs": len(envelope.inputs),
+        "approvals": approvals.tree(),
+        "expires_at": envelope.expires_at,
+    }
+    task_id = envelope.envelope_id
+    return NewEntry(DEFAULT_TENANT, "envelope.issued", task_id, payload, task_id=task_id, actor=actor)
 
 
 def _require_plan_outcome(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:

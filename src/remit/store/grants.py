@@ -23,7 +23,7 @@ _PRIVILEGES: Final = {
         "agent_documents",
     ),
     "SELECT, INSERT, UPDATE": ("claims", "approvals", "plan_proposals", "proposal_previews"),
-    "SELECT, INSERT, UPDATE, DELETE": ("agent_execution_current",),
+    "SELECT, INSERT, UPDATE, DELETE": ("agent_execution_current", "plan_previews"),
     "SELECT": ("schema_migrations",),
 }
 _ROLE_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from remit.ledger.entry import Entry
     from remit.ledger.findings import Progress, VerificationReport
     from remit.plans.model.callbacks import LaterRollback
-    from remit.plans.preview.document import PlanPreview
+    from remit.plans.preview.planned_effect import RecordedPreview
     from remit.plans.service import Pruned
     from remit.tasks.kernel import Kernel
 
@@ -312,21 +312,34 @@ class Workspace(WorkspaceServices):
             result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress
         )
 
-    def preview(self, plan: bytes, *, on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status) -> PlanPreview:
-        """Preview the effect of a plan on the files as they are now. Changes and records nothing.
+    def preview(
+        self,
+        plan: bytes,
+        *,
+        on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status,
+        actor: str | None = None,
+        fresh: bool = False,
+    ) -> RecordedPreview:
+        """Preview the effect of a plan on the files as they are now. Changes no file.
+
+        The preview is computed once, stored under its digest, and recorded. A later call returns the stored preview,
+        unless an input changed since or the preview expired. A preview with rows of a database server, or with a
+        problem, is computed each time.
 
         Args:
             plan: The plan.
             on_status: Called with the progress of SQL statements and pipelines.
+            actor: The caller, for the ledger. The files that the preview keeps count against their quota.
+            fresh: Compute the preview, although the stored one is still valid.
 
         Returns:
-            A `PlanPreview` with `summary`, `digest`, and `document` for people and programs.
+            A preview with `summary`, `digest`, and `document` for people and programs.
 
         Raises:
             RefusedError: The plan cannot be applied.
             EnvironmentFailureError: The machine could not compute the preview.
         """
-        return self.plans.preview(plan, PlanHooks(on_status=on_status))
+        return self.plans.preview(plan, PlanHooks(on_status=on_status, actor=actor), fresh=fresh)
 
     def approve(  # noqa: PLR0913 - what is allowed, each by its name
         self,
@@ -352,8 +365,8 @@ class Workspace(WorkspaceServices):
             even_if_it_fails: Approve a plan with failing actions, unless the plan would stop there.
             life: How long the envelope is valid: an hour if omitted, a week at most.
             actor: The approver, for the ledger.
-            as_seen: The `digest` of the preview that the approver saw. If the effect is different now, the plan is
-                refused and nothing is signed.
+            as_seen: The `digest` of the preview that the approver saw. That stored preview is approved. If one of its
+                inputs changed since, the plan is refused and nothing is signed.
 
         Returns:
             The envelope. Pass `envelope.canonical()` to `apply`.
@@ -377,7 +390,7 @@ class Workspace(WorkspaceServices):
 
     def apply(  # noqa: PLR0913 - one callback for each event
         self,
-        envelope: bytes,
+        envelope: bytes | Envelope,
         *,
         on_refusal: Callable[[RefusedError], None] = NO_HOOKS.on_refusal,
         on_stored: Callable[[], None] = NO_HOOKS.on_stored,
@@ -393,7 +406,7 @@ class Workspace(WorkspaceServices):
         The first call in an opened workspace recovers interrupted plans first.
 
         Args:
-            envelope: The signed envelope.
+            envelope: The signed envelope, as bytes or as `approve` returned it.
             on_refusal: Called with the refusal if the plan was refused. Nothing was claimed or changed.
             on_stored: Called if the outcome is that of an earlier call.
             on_progress: Called with the number of actions done and of all actions.

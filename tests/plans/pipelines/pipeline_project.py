@@ -8,6 +8,7 @@ from remit.contracts.plans.envelope import Envelope
 from remit.core.ids import Clock, system_clock
 from tests.plans.project import Project, plan_of
 from tests.plans.sql.shop import DATABASE, make_database, rows
+from tests.support.kept_text import read_kept
 
 CONNECTIONS: Final = {
     "shop": {"type": "duckdb", "path": DATABASE},
@@ -96,9 +97,9 @@ class Works(Project):
         return sorted(self.work.glob("*")) if self.work.is_dir() else []
 
     def told_of(self, text: str) -> list[Path]:
-        """Everything on the disk that holds it: state, ledger, papers and project; but for databases themselves."""
-        files = (path for path in self.root.parent.rglob("*") if path.is_file())
-        return [path for path in files if ".duckdb" not in path.name and text.encode() in path.read_bytes()]
+        """Every file with the text: state, ledger, reports and project, except databases and the stored previews."""
+        kept = read_kept(self.root.parent).items()
+        return [path for path, content in kept if ".duckdb" not in path.name and text in content]
 
     def allowed(self, plan: bytes, *names: str) -> Envelope:
         """Approved, with these actions that cannot be undone."""

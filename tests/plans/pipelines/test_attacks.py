@@ -180,7 +180,7 @@ def test_no_line_and_no_parameter_of_it_is_kept(open_works: Callable[..., Works]
     assert preview.pipelines[0].log == ("quokka-row ...",)
     outcome = ran(works.workspace.apply(works.allowed(plan, "p1").canonical()))
     assert outcome.report.pipelines[0].log == ()
-    assert [path.name for path in works.told_of("quokka-row")] == ["out.csv", "own.py"]
+    assert sorted(path.name for path in works.told_of("quokka-row")) == ["out.csv", "own.py"]
     assert works.told_of("axolotl-given") == []
 
 

@@ -7,12 +7,13 @@ import pytest
 from remit.contracts.plans.outcome import PlanOutcome
 from tests.plans.pipelines.pipeline_project import Works, nightly, pipeline
 from tests.plans.project import plan_of, ran, replace
+from tests.plans.sql.test_interrupted import PREVIEW
 from tests.plans.test_recovery import APPLY, KILL_AT_STEP
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
 from tests.support.sampling import some
 
-BEFORE_INTENT = ["sql.copied", "sql.prepared", "pipeline.filled", "pipeline.taken", "road.checkpoint_made"]
+BEFORE_INTENT = ["road.checkpoint_made"]
 NOT_YET = ["road.intent_recorded"]
 DONE = ["road.effect_done", "plan.published", "road.published", "plan.clearing", "plan.cleared_one", "plan.cleared"]
 PLAN = plan_of(replace("a1", "notes.txt"), pipeline("p1", "report"), nightly("a2"))
@@ -52,17 +53,26 @@ def test_before_the_intent_nothing_has_happened(works: Works, tmp_path: Path, po
     require_done(works)
 
 
+@pytest.mark.req("PV-03")
 @pytest.mark.parametrize("point", some(NOT_YET, 2))
-def test_what_was_prepared_dies_with_its_process_and_is_approved_again(
-    works: Works, tmp_path: Path, point: str
-) -> None:
+def test_a_repeat_puts_the_kept_outputs_in_place(works: Works, tmp_path: Path, point: str) -> None:
     envelope = killed(works, tmp_path, Fault(point))
-    outcome = ran(works.workspace.apply(envelope))
-    assert outcome.status.status == "FAILED"
-    assert "the prepared results were lost" in outcome.errors[0].message
-    assert works.tree() == works.before
-    assert ran(works.workspace.apply(works.allowed(PLAN, "p1").canonical())).status.status == "SUCCESS"
+    assert ran(works.workspace.apply(envelope)).status.status == "SUCCESS"
     require_done(works)
+
+
+@pytest.mark.parametrize("point", ["sql.copied", "pipeline.filled", "pipeline.taken", "preview.outputs_copied"])
+def test_a_preview_that_is_killed_leaves_nothing(works: Works, tmp_path: Path, point: str) -> None:
+    works.write("notes.txt")
+    works.write("out/summary.json", "{}")
+    given, before = tmp_path / "plan.json", works.tree()
+    given.write_bytes(PLAN)
+    command = [preloaded.python(), "-c", PREVIEW, str(works.root), str(given)]
+    assert run_child(command, fault=Fault(point), environment=works.environ).killed
+    works.workspace.recover()
+    assert works.tree() == before
+    assert works.left_over() == []
+    assert "plan.previewed" not in works.kinds()
 
 
 @pytest.mark.parametrize("point", some(DONE, 2))

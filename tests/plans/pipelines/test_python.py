@@ -9,7 +9,9 @@ import pytest
 
 from remit.cli.plans.render import render_outcome, render_preview
 from remit.contracts.plans.status import StatusUpdate
-from remit.core.errors import RefusedError
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.plans.model.callbacks import PlanHooks
 from remit.services.plans.service import PlanService
 from tests.plans.pipelines.pipeline_project import FILES, Works, nightly, pipeline, problem_of, with_code
 from tests.plans.project import create, plan_of, ran, refused
@@ -100,26 +102,21 @@ def test_a_step_that_fails_leaves_nothing_and_tells_how_far_it_came(works: Works
 
 
 @pytest.mark.req("PX-21", "PX-35")
-def test_one_that_fails_only_when_it_is_applied_is_reported_with_what_it_said(
-    open_works: Callable[..., Works],
-) -> None:
-    """The clock is not what an approval binds."""
+def test_one_that_would_fail_later_is_not_run_again(open_works: Callable[..., Works]) -> None:
+    """What the approver saw is put in place, whatever the pipeline would do now."""
     works = with_code(
         open_works,
-        f"import time\ndef run(job):\n    print('this far')\n    open('own.txt', 'w').write('x')\n"
-        f"    if time.time() > {time.time() + 8}: raise RuntimeError('too late')\n",
+        "import time\ndef run(job):\n    open('own.txt', 'w').write(str(time.time()))\n"
+        f"    if time.time() > {time.time() + 5}: raise RuntimeError('too late')\n",
         writes=["own.txt"],
     )
-    envelope = works.allowed(plan_of(create("a0", "other.txt"), pipeline("p1", "own")), "p1").canonical()
-    time.sleep(8)
+    plan = plan_of(create("a0", "other.txt"), pipeline("p1", "own"))
+    (output,) = works.workspace.preview(plan).document.outputs
+    envelope = works.allowed(plan, "p1").canonical()
+    time.sleep(5)
     outcome = ran(works.workspace.apply(envelope))
-    assert outcome.status.status == "FAILED"
-    (error,) = outcome.errors
-    assert (error.error_type, error.details.action_id) == ("PIPELINE_FAILED", "p1")
-    (told,) = outcome.report.pipelines
-    assert [step.state for step in told.steps] == ["failed"]
-    assert told.log[0] == "this far"
-    assert works.tree() == works.before
+    assert outcome.status.status == "SUCCESS"
+    assert digest_bytes((works.root / "own.txt").read_bytes()) == output.output_digest
     assert works.left_over() == []
 
 
@@ -244,17 +241,19 @@ def test_the_time_of_the_plan_bounds_it_too(open_works: Callable[..., Works]) ->
 def test_cancelled_in_the_middle_nothing_is_left(open_works: Callable[..., Works]) -> None:
     code = "import time\ndef run(job):\n    open('own.txt', 'w').write('x')\n    time.sleep(0.5)\n"
     works = with_code(open_works, code, writes=["own.txt"])
-    envelope = works.allowed(plan_of(pipeline("p1", "own")), "p1").canonical()
     begun: list[bool] = []
 
     def listen(update: StatusUpdate) -> None:
         begun.extend([True] if update.what.startswith("own: ") else [])
 
-    outcome = works.workspace.apply(envelope, on_status=listen, is_cancelled=lambda: bool(begun))
+    hooks = PlanHooks(on_status=listen, is_cancelled=lambda: bool(begun))
+    with pytest.raises(RemitError) as cancelled:
+        works.workspace.plans.preview(plan_of(pipeline("p1", "own")), hooks)
     assert begun
-    assert getattr(outcome, "status", None) == "CANCELLED"
+    assert cancelled.value.reason is Reason.CANCELLED
     assert works.tree() == works.before
     assert works.left_over() == []
+    assert "plan.previewed" not in works.kinds()
 
 
 @pytest.mark.req("PX-21")

@@ -192,7 +192,7 @@ def test_a_pipeline_of_sql_is_stopped_when_its_time_is_over(open_works: Callable
 @pytest.mark.req("PX-21")
 def test_a_listener_learns_which_step_is_running(works: Works) -> None:
     heard: list[StatusUpdate] = []
-    works.apply(plan_of(nightly()), on_status=heard.append)
+    works.workspace.preview(plan_of(nightly()), on_status=heard.append)
     said = [update.what for update in heard if update.phase == "CHECKING" and update.what]
     assert said[:1] == ["nightly: sql/raise.sql (1 of 3)"]
     assert "nightly: sql/count.sql (3 of 3)" in said

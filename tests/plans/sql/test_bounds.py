@@ -12,7 +12,8 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanRefusal
 from remit.contracts.plans.plan import Plan
-from remit.core.errors import Reason, RefusedError
+from remit.core.errors import Reason, RefusedError, RemitError
+from remit.plans.model.callbacks import PlanHooks
 from tests.plans.project import create, plan_of
 from tests.plans.sql.shop import Shop, sql
 from tests.plans.sql.test_changes import UPDATE
@@ -134,17 +135,14 @@ def test_a_plan_can_be_cancelled_while_its_sql_runs(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-13")
-def test_a_text_without_end_stops_when_its_plan_is_cancelled(shop: Shop) -> None:
-    """The preview of an approved plan: by its own time it would take a minute."""
-    shop.write("q.sql", "SELECT 1 AS a")
-    envelope = shop.approve(plan_of(sql("a1", query_file="q.sql"))).canonical()
-    shop.write("q.sql", ENDLESS)
+def test_a_text_without_end_stops_when_its_preview_is_cancelled(shop: Shop) -> None:
+    """By its own time it would take a minute."""
     asked, begun = threading.Event(), time.monotonic()
     timer = threading.Timer(3, asked.set)
     timer.start()
-    outcome = shop.workspace.apply(envelope, is_cancelled=asked.is_set)
-    assert isinstance(outcome, PlanRefusal)
-    assert outcome.status == "CANCELLED"
+    with pytest.raises(RemitError) as cancelled:
+        shop.workspace.plans.preview(plan_of(sql("a1", ENDLESS)), PlanHooks(is_cancelled=asked.is_set))
+    assert cancelled.value.reason is Reason.CANCELLED
     assert time.monotonic() - begun < SOON
     assert shop.left_over() == []
 
@@ -162,11 +160,9 @@ def test_without_duckdb_the_refusal_says_what_to_install(shop: Shop, monkeypatch
 @pytest.mark.req("PX-27")
 def test_a_listener_learns_of_each_action(shop: Shop) -> None:
     plan = plan_of(sql("a1", UPDATE), sql("a2", "SELECT 1 AS a", save_results_to="x.csv"))
-    envelope = shop.approve(plan).canonical()
     heard: list[tuple[str, int, int]] = []
-    shop.workspace.apply(envelope, on_status=lambda update: heard.append((update.phase, update.done, update.total)))
+    shop.workspace.preview(plan, on_status=lambda update: heard.append((update.phase, update.done, update.total)))
     assert list(dict.fromkeys(one for one in heard if one[0] == "CHECKING")) == [
-        ("CHECKING", 0, 0),
         ("CHECKING", 0, 2),
         ("CHECKING", 1, 2),
         ("CHECKING", 2, 2),

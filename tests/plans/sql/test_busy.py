@@ -7,6 +7,7 @@ import pytest
 
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.status import StatusUpdate
+from remit.core.errors import Reason, RefusedError
 from remit.execution.engine import IncompleteError
 from tests.plans.project import at_phase, plan_of, ran, refused, replace
 from tests.plans.sql.shop import DATABASE, Shop, held_open, rows, sql
@@ -89,19 +90,21 @@ def test_a_database_that_is_in_use_leaves_the_approval_unused(shop: Shop) -> Non
 
 @pytest.mark.req("PX-10", "PX-22")
 @pytest.mark.parametrize("back", [True, False])
-def test_a_database_in_use_would_fail_its_action_and_is_waited_for(shop: Shop, back: bool) -> None:  # noqa: FBT001
-    """Whatever the flags say of actions that fail: nothing of the plan is begun, and the approval is still good."""
+def test_what_a_plan_does_to_a_database_in_use_cannot_be_approved(shop: Shop, back: bool) -> None:  # noqa: FBT001
+    """Whatever the flags say of actions that fail: the effect is not known while the database is in use."""
     shop.write("notes.txt")
     plan = plan_of(sql("a1", UPDATE), replace("a2", "notes.txt"), stop_on_error=False, rollback_on_failure=back)
     before = shop.tree()
     with held_open(shop.database):
         document = shop.workspace.preview(plan).document
         assert (document.status, document.would_end) == ("WOULD_FAIL", "ROLLED_BACK" if back else "PARTIAL")
-        envelope = shop.approve(plan, even_if_it_fails=True).canonical()
-        code, message = refused(shop.workspace.apply(envelope))
-        assert (code, "this database is in use" in message) == (2011, True)
+        with pytest.raises(RefusedError) as refusal:
+            shop.approve(plan, even_if_it_fails=True)
+        assert refusal.value.reason is Reason.DATABASE_BUSY
+        assert "preview the plan again" in refusal.value.next_step
         assert shop.tree() == before
-    assert "plan.intent" not in shop.kinds()
+    assert "envelope.issued" not in shop.kinds()
+    assert shop.approve(plan).preview_digest is not None
 
 
 def test_a_database_opened_between_preview_and_checkpoint_refuses_the_plan(shop: Shop) -> None:

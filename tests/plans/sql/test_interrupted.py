@@ -3,6 +3,7 @@
 import fcntl
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -16,7 +17,13 @@ from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
 from tests.support.sampling import some
 
-BEFORE_INTENT = ["sql.copied", "sql.prepared", "backup.copied", "road.checkpoint_made"]
+PREVIEW = """
+import sys
+from remit.workspace.workspace import Workspace
+with Workspace.open(sys.argv[1]) as workspace:
+    workspace.preview(open(sys.argv[2], "rb").read())
+"""
+BEFORE_INTENT = ["backup.copied", "road.checkpoint_made"]
 NOT_YET = ["road.intent_recorded"]
 DONE = ["road.effect_done", "plan.published", "road.published", "plan.clearing", "plan.cleared_one", "plan.cleared"]
 
@@ -64,17 +71,25 @@ def test_before_the_intent_nothing_has_happened(shop: Shop, tmp_path: Path, poin
     require_done(shop)
 
 
+@pytest.mark.req("PX-28", "PV-03")
+@pytest.mark.parametrize("point", some(NOT_YET, 2))
+def test_a_repeat_puts_the_kept_outputs_in_place(shop: Shop, tmp_path: Path, point: str) -> None:
+    envelope = killed(shop, tmp_path, Fault(point))
+    assert ran(shop.workspace.apply(envelope)).status.status == "SUCCESS"
+    require_done(shop)
+    assert shop.workspace.verify_ledger().holds
+
+
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point", some(NOT_YET, 2))
-def test_what_was_prepared_dies_with_its_process_and_a_repeat_says_so(shop: Shop, tmp_path: Path, point: str) -> None:
+def test_a_repeat_says_that_the_kept_outputs_are_gone(shop: Shop, tmp_path: Path, point: str) -> None:
     envelope = killed(shop, tmp_path, Fault(point))
+    shop.workspace.prune()
     outcome = ran(shop.workspace.apply(envelope))
     assert outcome.status.status == "FAILED"
     (error,) = outcome.errors
-    assert "the prepared results were lost when the process that made them ended; nothing was changed" in error.message
-    assert "remit approve" in error.message
+    assert "the prepared results were lost" in error.message
     assert shop.tree() == shop.before
-    assert shop.workspace.verify_ledger().holds
     assert shop.apply(PLAN).status.status == "SUCCESS"
     require_done(shop)
 
@@ -122,17 +137,25 @@ def test_what_was_done_is_finished_without_what_was_prepared(shop: Shop, tmp_pat
 
 
 @pytest.mark.req("PX-28")
-def test_a_full_disk_during_the_preparation_leaves_nothing(shop: Shop, tmp_path: Path) -> None:
+@pytest.mark.parametrize("point", ["sql.copied", "sql.prepared", "preview.outputs_copied", "preview.outputs_kept"])
+@pytest.mark.parametrize("action", ["kill", "error"])
+def test_a_preview_that_is_interrupted_leaves_nothing(
+    shop: Shop, tmp_path: Path, point: str, action: Literal["kill", "error"]
+) -> None:
+    """By kill -9, and by a full disk."""
     shop.write("notes.txt")
-    kept = tmp_path / "envelope.json"
-    kept.write_bytes(shop.approve(PLAN).canonical())
-    before = shop.tree()
-    script = APPLY.replace(".status.signature", ".status")
-    command = [preloaded.python(), "-c", script, str(shop.root), str(kept)]
-    ended = run_child(command, fault=Fault("sql.copied", action="error"), environment=shop.environ)
-    assert not ended.killed
+    given, before = tmp_path / "plan.json", shop.tree()
+    given.write_bytes(PLAN)
+    command = [preloaded.python(), "-c", PREVIEW, str(shop.root), str(given)]
+    ended = run_child(command, fault=Fault(point, action=action), environment=shop.environ)
+    assert (ended.killed, ended.exit_code != 0) == (action == "kill", True)
     assert shop.tree() == before
+    shop.workspace.recover()
+    shop.workspace.prune()
     assert shop.left_over() == []
+    assert list(shop.workspace.state.prepared.glob("*")) == []
+    assert "plan.previewed" not in shop.kinds()
+    assert shop.apply(PLAN).status.status == "SUCCESS"
 
 
 def test_only_folders_that_no_process_holds_are_removed(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from remit.plans.engines.duckdb import without_text
 from tests.plans.project import plan_of, ran
 from tests.plans.sql.shop import Shop, sql
+from tests.support.kept_text import read_kept
 
 WORDS = ("quokka-in-the-text", "axolotl-in-a-parameter", "xyzzy-hunter2", "4111222233334444")
 TEXT = f"""
@@ -20,10 +21,9 @@ SELECT password || '{WORDS[0]}', 4111222233334444, $new, password AS shown FROM 
 
 
 def everything_kept(shop: Shop, tmp_path: Path, logs: str) -> str:
-    """All that Remit wrote anywhere, but for the database itself, its backup, and the approval, which has the plan."""
-    files = (path for path in sorted(tmp_path.rglob("*")) if path.is_file())
-    told = (path for path in files if not path.name.endswith((".duckdb", ".duckdb.bak")))
-    return "\n".join((logs, *(path.read_bytes().decode("latin-1") for path in told)))
+    """All that Remit wrote anywhere, except the database itself, its backup, and the previews that people see."""
+    kept = read_kept(tmp_path).items()
+    return "\n".join((logs, *(text for path, text in kept if not path.name.endswith((".duckdb", ".duckdb.bak")))))
 
 
 @pytest.mark.req("PX-18")

@@ -294,7 +294,7 @@ def run(
             ctx.exit(2)
         answered = STARTED if yes else time.monotonic()  # without the time that the person took to answer
         envelope = approve_as_shown(workspace, raw, document, allowed)
-        result = apply_envelope(workspace, envelope.canonical(), quiet=as_json, actor=resolve_actor(workspace))
+        result = apply_envelope(workspace, envelope, quiet=as_json, actor=resolve_actor(workspace))
     waited = time.monotonic() - answered
     ctx.exit(print_result(result, as_json=as_json, diffs=False, retry_command=repeat_command(), waited=waited))
 
@@ -316,11 +316,15 @@ def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> Pla
     person_at_terminal(workspace.environ)
     with previewing(), showing_progress(quiet=quiet) as report:
         return workspace.preview(
-            plan, on_status=lambda update: report(update.phase, update.done, update.total, update.what)
+            plan,
+            on_status=lambda update: report(update.phase, update.done, update.total, update.what),
+            actor=resolve_actor(workspace),
         ).document
 
 
-def apply_envelope(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> ApplyResult:
+def apply_envelope(
+    workspace: Workspace, envelope: bytes | Envelope, *, quiet: bool, actor: str | None = None
+) -> ApplyResult:
     """Apply an envelope. The first Ctrl-C or SIGTERM cancels the plan; a second one interrupts the process."""
     stored: list[bool] = []
     later_rollback: list[LaterRollback] = []

@@ -287,6 +287,8 @@ def render_outcome(
             yield row("warning", display_name(warning))
     backup_size = render_size(_backup_bytes(outcome.manifest))
     run_duration = f"{report.duration_ms:,} ms"
+    if report.prepared_ms:
+        run_duration += f" ({report.prepared_ms:,} ms of them for SQL and pipelines, when the preview was computed)"
     shown_duration = run_duration if waited is None else f"{render_wait(waited)} in all, {run_duration} for the run"
     yield row("took", f"{shown_duration}; {backup_size} of backups")
     yield row("report", f"{display_name(outcome.status.folder)}/")

@@ -104,8 +104,10 @@ class Protected(Contract):
     )
 
 
-class Limits(Contract):
+class Limits(ExtendedContract):
     """Limits on sizes and numbers. Each can be lowered. None can be raised above its maximum."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"max_prepared_bytes", "max_prepared_bytes_per_agent"})
 
     max_files: Annotated[int, Field(ge=1, le=100)] = Field(default=100, description="Files that one plan may change.")
     max_file_bytes: Annotated[int, Field(ge=1, le=50 * MIB)] = Field(
@@ -122,6 +124,14 @@ class Limits(Contract):
     )
     max_io_bytes: Annotated[int, Field(ge=1, le=16_384 * MIB)] = Field(
         default=1024 * MIB, description="Bytes that one sandboxed process may read. It may also write as many."
+    )
+    max_prepared_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
+        default=4096 * MIB,
+        description="Largest size of all files together that SQL and pipelines made for stored previews, and that Remit"
+        " keeps until the plans are applied.",
+    )
+    max_prepared_bytes_per_agent: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
+        default=1024 * MIB, description="The same for the previews that were computed for one agent or person."
     )
 
 

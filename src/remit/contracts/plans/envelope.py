@@ -4,7 +4,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from remit.contracts.base import LARGE, Contract, Digest, Identifier, KeyId, Many, RelativePath, Signature, Timestamp
+from remit.contracts.base import (
+    LARGE,
+    Contract,
+    Digest,
+    ExtendedContract,
+    Identifier,
+    KeyId,
+    Many,
+    RelativePath,
+    Signature,
+    Timestamp,
+)
 from remit.contracts.plans.plan import Plan
 from remit.parsing import Bounds
 
@@ -31,12 +42,13 @@ class Approvals(Contract):
     irreversible: Many[Identifier]
 
 
-class Envelope(Contract):
+class Envelope(ExtendedContract):
     """An approved plan. The signature covers every other field, and the plan by its digest. The status is always
     APPROVED.
     """
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
+    added_later: ClassVar[frozenset[str]] = frozenset({"preview_digest"})
 
     envelope_id: Identifier
     status: Literal["APPROVED"]
@@ -45,6 +57,11 @@ class Envelope(Contract):
     plan_digest: Digest
     inputs: Many[ApprovedInput]
     approvals: Approvals
+    preview_digest: Digest | None = Field(
+        default=None,
+        description="The stored preview that was approved. What SQL and pipelines made for it is what is applied."
+        " Omitted if there is none: in an envelope of an earlier version, or of a protocol layer outside of Remit.",
+    )
     issued_at: Timestamp
     expires_at: Timestamp
     key_id: KeyId

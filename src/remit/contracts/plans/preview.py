@@ -16,6 +16,7 @@ from remit.contracts.base import (
     RiskLevel,
     ShortText,
     Text,
+    Timestamp,
 )
 from remit.contracts.plans.change_log import FileOperation
 from remit.contracts.plans.envelope import ApprovedInput, FileMode
@@ -87,8 +88,36 @@ class PipelinePreviewed(PipelineTold):
     parameters: Annotated[tuple[ShownParameter, ...], Field(strict=False, max_length=MAX_PARAMETERS_TOLD)] = ()
 
 
+class PreparedOutput(Contract):
+    """A file that SQL or a pipeline made when the preview was computed. `apply` puts exactly these bytes in place."""
+
+    action_id: Identifier
+    path: RelativePath
+    output_digest: Digest = Field(alias="digest")
+    size: Count = Field(description="In bytes.")
+
+
+class ActionCost(Contract):
+    """The time that one action took when the preview was computed."""
+
+    action_id: Identifier
+    milliseconds: Count
+
+
+class PreviewCosts(Contract):
+    """What computing the preview cost."""
+
+    milliseconds: Count = Field(description="The time for the whole preview.")
+    actions: Many[ActionCost] = Field(default=(), description="The actions that ran SQL or a pipeline.")
+    output_bytes: Count = Field(default=0, description="The size of all `outputs`, which Remit keeps until it applies.")
+
+
 class PlanPreviewDocument(Contract):
-    """The exact effect of a plan on the files as they are now. An approval is bound to `digest`."""
+    """The exact effect of a plan on the files as they are now. An approval is bound to `digest`.
+
+    It is computed once and stored under `digest`, which covers the plan, the configuration, every input and every
+    output. People, programs and `apply` use the stored document.
+    """
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
@@ -127,6 +156,21 @@ class PlanPreviewDocument(Contract):
     rules: Many[Text] = Field(description="The checks after the run, one sentence for each rule.")
     folders: Many[RelativePath] = Field(description="Folders that would be created.")
     backup_bytes: Count
+    outputs: Many[PreparedOutput] = Field(
+        default=(), description="The files that SQL and pipelines made for this preview, as `apply` puts them in place."
+    )
+    costs: PreviewCosts | None = Field(
+        default=None, description="What computing the preview cost; null if an earlier version computed it."
+    )
+    undo: Text = Field(
+        default="", description="What can be undone after the run, and how; empty if nothing would change."
+    )
+    computed_at: Timestamp | None = Field(default=None, description="When the preview was computed.")
+    expires_at: Timestamp | None = Field(
+        default=None,
+        description="Until when it can be approved. An approval keeps it, and what it refers to, until the approval"
+        " expires.",
+    )
     withheld: Text | None = Field(
         default=None,
         description="Why an agent sees less than a person; null: nothing is withheld. An agent's preview has null for"

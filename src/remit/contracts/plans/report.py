@@ -12,7 +12,7 @@ from remit.parsing import Bounds
 
 ErrorCode = Annotated[int, Field(ge=1000, le=5999)]
 
-_LEFT_OUT_WHERE_EMPTY: Final = frozenset({"sql", "pipelines"})
+_LEFT_OUT_WHERE_EMPTY: Final = frozenset({"sql", "pipelines", "prepared_ms"})
 
 Version = Annotated[str, Field(min_length=1, max_length=50)]
 
@@ -62,6 +62,10 @@ class ExecutionReport(Contract):
     started_at: Timestamp
     completed_at: Timestamp
     duration_ms: Count
+    """The time from `started_at` to `completed_at`, and `prepared_ms`."""
+    prepared_ms: Count = 0
+    """How long SQL and pipelines ran when the approved preview was computed, before `started_at`. Omitted if they did
+    not run."""
     actions_summary: ActionsSummary
     actions_completed: Many[CompletedAction]
     actions_failed: Many[FailedAction]

@@ -1,6 +1,7 @@
-"""Compares stored previews of proposed plans with the chain, and finds rows that were added, removed or changed.
+"""Compares stored previews of plans and of proposals with the chain, and finds rows that were added or changed.
 
-No view shows such a document without its entry. This check finds changes in rows that were not viewed since.
+No view shows such a document without its entry. This check finds changes in rows that were not viewed since. A removed
+row of a plan's preview is not a finding: pruning removes it. A proposal's preview is never removed.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from remit.ledger.entry import Entry
 from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.verify.browser_tables import read_payload
 from remit.store.connection import Connection, Row
+from remit.store.plan_previews import KIND, PlanPreviewRow, recorded_of
 from remit.store.proposal_previews import COMPUTED_AGAIN, RECORDED_BY, PreviewRow
 from remit.store.proposals import KIND_OF, PLAN_DISCARDED
 
@@ -25,6 +27,11 @@ _PREVIEWS: Final = f"""SELECT {", ".join(f"v.{name}" for name in PreviewRow._fie
   LEFT JOIN plan_proposals p ON p.tenant_id = v.tenant_id AND p.proposal_id = v.proposal_id WHERE v.tenant_id = ?"""
 _MADE: Final = f"""SELECT payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = '{KIND_OF["PENDING"]}' LIMIT 1"""
+_PLAN_COLUMNS: Final = len(PlanPreviewRow._fields)
+_PLAN_PREVIEWS: Final = f"""SELECT {", ".join(f"v.{name}" for name in PlanPreviewRow._fields)}, v.document, v.prepared,
+    e.kind, e.correlation_id, e.payload
+  FROM plan_previews v LEFT JOIN ledger_entries e ON e.tenant_id = v.tenant_id AND e.seq = v.entry_seq
+  WHERE v.tenant_id = ?"""
 _COUNT: Final = "SELECT count(*) FROM proposal_previews WHERE tenant_id = ?"
 
 
@@ -58,6 +65,12 @@ class PreviewRowsCheck:
                 what = f"the stored preview of proposal {preview.proposal_id!r} differs from its entry"
                 self._verdict.report(RecordFault.ROW_EDITED, self._tenant_id, preview.entry_seq, what)
 
+        for found in self._connection.stream(_PLAN_PREVIEWS, (self._tenant_id,)):
+            row = PlanPreviewRow(*found[:_PLAN_COLUMNS])
+            if not _is_recorded_for_plan(row, found[_PLAN_COLUMNS:]):
+                what = f"the stored preview {row.preview_digest!r} differs from its entry"
+                self._verdict.report(RecordFault.ROW_EDITED, self._tenant_id, row.entry_seq, what)
+
     def _was_made_with_one(self, proposal_id: str) -> bool:
         made = self._connection.one(_MADE, (self._tenant_id, proposal_id))
         return made is not None and _MARK in str(made[0])
@@ -81,3 +94,18 @@ def _is_recorded(preview: PreviewRow, evidence: Row) -> bool:
         and (is_document or (document is None and state in PLAN_DISCARDED))
         and is_latest
     )
+
+
+def _is_recorded_for_plan(row: PlanPreviewRow, evidence: Row) -> bool:
+    """Whether the entry of the preview records the same. Its outputs and prepared data may have been removed since."""
+    document, prepared, kind, correlation_id, payload = evidence
+    entry = read_payload(payload)
+    try:
+        is_whole = digest_bytes(document.encode()) == row.document_digest and (
+            prepared is None or digest_bytes(prepared.encode()) == row.prepared_digest
+        )
+        is_sized = row.output_bytes == entry.get("output_bytes") or (prepared is None and row.output_bytes == 0)
+    except (TypeError, ValueError, AttributeError):  # the columns' types can be altered
+        return False
+    recorded = {**recorded_of(row), "output_bytes": entry.get("output_bytes")}
+    return kind == KIND and correlation_id == row.preview_digest and entry == recorded and is_whole and is_sized

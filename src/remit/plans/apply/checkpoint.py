@@ -12,12 +12,12 @@ from typing import Any, Final
 from remit.contracts.plans.change_log import DiffSummary
 from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.plan import ExecutionInstructions, Plan
-from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold
+from remit.contracts.plans.sql_report import SqlTold
 from remit.effects.plans.database_files import MARK, is_marked
 from remit.effects.plans.steps import Ids, PlanStep, Result, State, StepPlan, as_json, step_of
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.fs.paths import Located, locate_below
-from remit.plans.model.remote_part import RemotePart, parse_remote_part, render_remote_part, strip_rows
+from remit.plans.model.remote_part import RemotePart, parse_remote_part, render_remote_part
 from remit.plans.runtime.steps import operation_of
 from remit.plans.storage.backups import Original
 
@@ -60,6 +60,8 @@ class PlanCheckpoint:
     """Reports of the actions that run a pipeline. Output is included only for a failed one."""
     remote: RemotePart | None = None
     """The changes on a database server, if the plan makes any."""
+    prepared_ms: int = 0
+    """How long SQL and pipelines took for the preview, whose outputs the run puts in place."""
 
     @property
     def envelope_id(self) -> str:
@@ -119,14 +121,10 @@ def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
         "sql": {str(number): report.tree() for number, report in checkpoint.sql.items()},
         "pipelines": [report.tree() for report in checkpoint.pipelines],
         "elsewhere": render_remote_part(checkpoint.remote),
+        "prepared_ms": checkpoint.prepared_ms,
     }
     # Not the canonical form: that has no integer past 2^53, and times have more nanoseconds.
     return json.dumps(tree, sort_keys=True, separators=(",", ":"))
-
-
-def strip_all_rows(reports: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
-    """Return the reports without their rows. Rows are shown only in a preview, and are not stored."""
-    return {number: strip_rows(one) for number, one in reports.items()}
 
 
 def _saved_operation(step: PlanStep) -> dict[str, Any]:
@@ -172,6 +170,7 @@ def _parse(tree: Any) -> PlanCheckpoint:
         sql={int(number): SqlTold.from_tree(report) for number, report in tree.get("sql", {}).items()},
         pipelines=tuple(PipelineTold.from_tree(report) for report in tree.get("pipelines", [])),
         remote=parse_remote_part(tree.get("elsewhere")),
+        prepared_ms=tree.get("prepared_ms", 0),
     )
 
 

@@ -63,6 +63,7 @@ def build_outcome(
         problem=run_result.problem,
         sql=checkpoint.sql,
         pipelines=checkpoint.pipelines,
+        prepared_ms=checkpoint.prepared_ms,
         remote=checkpoint.remote.actions if checkpoint.remote is not None else (),
         has_manifest=not checkpoint.doomed,
     )

@@ -86,15 +86,17 @@ def require_unlocked(descriptor: int, where: str, *, writes: bool) -> None:
         raise busy("another program has it open", where)
 
 
-def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
-    """Refuse an approved plan before its approval is used, if a database is in use."""
+def require_none_busy(
+    problems: Iterable[Mapping[str, str]], then: str = "Then apply the plan again: the approval was not used."
+) -> None:
+    """Refuse a plan if a database is in use. `then` is the next step after the other program has closed it."""
     for problem in problems:
         if problem["reason"] == Reason.DATABASE_BUSY:
             raise RefusedError(
                 Reason.DATABASE_BUSY,
                 problem["what"],
                 where=problem["where"],
-                next_step=f"{problem['next_step']} Then apply the plan again: the approval was not used.",
+                next_step=f"{problem['next_step']} {then}",
             )
 
 

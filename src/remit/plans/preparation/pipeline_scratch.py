@@ -38,6 +38,7 @@ from remit.plans.engines.pipeline import clear_scratch
 from remit.plans.model.folders import opened
 from remit.plans.policy.pipelines import database_files
 from remit.plans.preparation.database_versions import PreparationContext
+from remit.plans.preparation.prepared import FolderInput
 
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
@@ -48,20 +49,21 @@ _EXCLUDED: Final = frozenset({"__pycache__"})
 
 
 def folder_digest(
-    root: str, path: str, config: SystemConfig, without: frozenset[str], digest_of: Callable[[int], str]
+    root: str, path: str, config: SystemConfig, scope: FolderInput, digest_of: Callable[[int], str]
 ) -> str:
     """Return the digest by which an approval binds a folder that a pipeline reads. Only opens and hashes files.
 
     For a folder in which the plan itself leaves files, the approval does not bind those files.
     """
     parts = tuple(path.split("/"))
-    databases = database_files(config)
+    bound_separately = {*database_files(config), *scope.made}
     hashes: list[list[str]] = []
     with opened(root, parts, where=path) as folder:
-        for name, inside in _files_below(folder, parts, without, lambda each: bool(_exclusion_reason(each, config))):
+        files = _files_below(folder, parts, scope.without, lambda each: bool(_exclusion_reason(each, config)))
+        for name, inside in files:
             if len(hashes) >= MAX_FILES:
                 raise _path_refused_error(f"the folder has more than {MAX_FILES:,} files", path)
-            if name not in databases:  # a database is bound separately
+            if name not in bound_separately:
                 place = locate_below(root, name)
                 with closing(beneath.open_file(inside, place.name, where=name)) as file:
                     hashes.append([name, digest_of(file)])
@@ -208,6 +210,7 @@ class PipelineScratch:
         for name in self._context.outputs:
             if name.startswith(f"{path}/"):
                 self._add_file(name)
+        self._context.prepared.folder_inputs[path] = FolderInput(without, frozenset(self._context.outputs))
         self._context.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
 
     def _is_excluded(self, path: str) -> bool:

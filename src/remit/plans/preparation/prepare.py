@@ -1,7 +1,7 @@
 """Runs the SQL and pipeline actions of a plan on copies before any decision.
 
 Each action becomes a change of the files that it leaves. Several actions on one file work on the result of the action
-before. If the process dies, the prepared files are gone too.
+before. The prepared files have no name. `plans/preview/kept_outputs.py` keeps copies of them until the plan is applied.
 
 Rules about rows are tried on the databases as the actions would leave them. So a faulty rule, or one that would not
 hold, is known before a person approves the plan. They are checked again after the plan has run.
@@ -88,7 +88,9 @@ class _Preparation:
                 continue
             context.report_progress()
             context.engine.require_not_cancelled()
+            began = time.monotonic()
             steps += self._prepare_action(steps_of_action, action)
+            context.prepared.milliseconds[action.action_id] = round((time.monotonic() - began) * 1000)
             context.done += 1
         context.report_progress()
         return tuple(steps)

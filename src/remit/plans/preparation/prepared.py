@@ -21,6 +21,15 @@ OnAction = Callable[[int, int, str], None]
 """Called with the number of actions that have run, their total, and the name of the running one."""
 
 
+class FolderInput(NamedTuple):
+    """How the digest of a folder that a pipeline reads was made. It is made the same way when the plan is applied."""
+
+    without: frozenset[str]
+    """Names directly below the folder that are left out."""
+    made: frozenset[str]
+    """Files below it that earlier actions of the plan had made. The approval binds their inputs instead."""
+
+
 @dataclass(frozen=True)
 class PreparedAll:
     """The prepared files of one plan, none for a plan that only edits files. The owner must close it."""
@@ -39,6 +48,10 @@ class PreparedAll:
     """Findings that a person must approve in files that an action made, with their paths."""
     broken_rule: RemitError | None = None
     """The error of the first rule about rows that would not hold, if the rules were tried."""
+    folder_inputs: dict[str, FolderInput] = field(default_factory=dict)
+    """The folders among the inputs."""
+    milliseconds: dict[str, int] = field(default_factory=dict)
+    """How long each action ran, by its id."""
 
     def close(self) -> None:
         while self.descriptors:
@@ -61,7 +74,7 @@ class Engines:
 
 
 class PreparedOutputs(NamedTuple):
-    """The results that were prepared before the intent. They end with this process."""
+    """The results that were prepared before the intent: open files, and statements that are about to run."""
 
     files: Mapping[str, int]
     """The open files that actions left, by the names of the steps' sources."""

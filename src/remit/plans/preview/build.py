@@ -5,21 +5,23 @@ same code applies the plan later, and must arrive at the hashes of the preview.
 """
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Final, NamedTuple, get_args
 
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import FindingRule
-from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import Reason, RefusedError, RemitError, mask_for_review
+from remit.core.ids import parse_time, render_time
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.diff import BINARY
-from remit.effects.plans.steps import PlanStep, State, StepPlan, make_waves
+from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs import openat as beneath
-from remit.fs.paths import Located
+from remit.fs.paths import Located, locate_below
 from remit.plans.model.folders import (
     ObservedFolder,
     Parents,
@@ -30,7 +32,7 @@ from remit.plans.model.folders import (
     opened,
 )
 from remit.plans.model.parameters import findings_of_pipelines
-from remit.plans.model.remote_part import RemotePart
+from remit.plans.model.remote_part import RemotePart, strip_rows
 from remit.plans.model.simulation_result import SimulatedStep, StepFinding
 from remit.plans.policy.plan import needed_approvals
 from remit.plans.policy.required_approvals import Needed, PathFinding
@@ -45,12 +47,15 @@ from remit.plans.preparation.remote_sql import (
 from remit.plans.preparation.sql_preview import findings_of_sql
 from remit.plans.preview.document import PlanPreview, collect_sql_previews
 from remit.plans.preview.ownership import find_permission_problems
+from remit.plans.preview.planned_effect import digest_of_preview, outputs_of, waves_of
 from remit.plans.runtime.runner import PlanRunner, paths_of
-from remit.plans.runtime.steps import draft_steps, levels_of, times_of
+from remit.plans.runtime.steps import draft_steps, times_of
 from remit.plans.storage.backups import state_of
 
 MAX_FOLDERS: Final = 200
 MAX_NEW_DEPTH: Final = 32
+PREVIEW_LIFE: Final = timedelta(hours=24)
+"""How long a preview can be approved. A longer approval keeps it longer."""
 
 
 class PreviewTools(NamedTuple):
@@ -75,6 +80,7 @@ def preview_plan(
     """Compute the preview: inspect the folders, run SQL on copies, simulate all steps, and collect what an approval
     would bind and must name. The caller closes `prepared` of the preview.
     """
+    began = time.monotonic()
     drafted, places = draft_steps(plan, config, root, diffs=diffs)
     observed = observe_folders(places.values())
     existing = {path: place for path, place in places.items() if observed[place.parents].exists}
@@ -103,42 +109,43 @@ def preview_plan(
         inputs = _inputs(drafted, first, places, existing, read)
         undo.pop_all()
     config_digest = config.digest()
-    sizes = {step.number: step.after.size for step in steps if step.after and step.move in {"create", "modify"}}
+    outputs = outputs_of(steps, drafted.paths)
+    pipelines = tuple(prepared.pipelines.values())
+    broken = prepared.broken_rule
     preview = PlanPreview(
         summary=_summary(plan, steps, simulated, remote.part if remote is not None else None),
-        digest=digest_of_preview(plan_digest, config_digest, inputs),
+        digest=digest_of_preview(plan_digest, config_digest, inputs, outputs),
         plan=plan,
         plan_digest=plan_digest,
         config_digest=config_digest,
-        steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan, config)), diffs="none"),
+        steps=drafted._replace(steps=steps, waves=waves_of(steps, plan, config), diffs="none"),
         simulated=simulated,
         inputs=inputs,
+        folder_inputs=prepared.folder_inputs,
         needs=_with_irreversible(needed_approvals(plan, config), remote),
         findings=(
             *_findings(steps, simulated, drafted.paths),
             *_find_binary_files(steps, simulated, drafted.paths),
             *_findings_of_prepared(prepared),
             *findings_of_sql(collect_sql_previews(prepared, remote.part if remote is not None else None)),
-            *findings_of_pipelines(plan, prepared.pipelines.values()),
+            *findings_of_pipelines(plan, pipelines),
         ),
         folders=folders,
         first=first,
+        diffs={one.number: one.diff for one in simulated},
+        sql_reports={number: strip_rows(one) for number, one in prepared.sql.items()},
+        pipeline_reports=pipelines,
+        outputs=outputs,
+        milliseconds=prepared.milliseconds,
         at=at,
+        took=timedelta(seconds=time.monotonic() - began),
+        expires_at=render_time(parse_time(at) + PREVIEW_LIFE),
         prepared=prepared,
         remote=remote.part if remote is not None else None,
+        broken_rule=broken.as_json() if broken is not None else None,
         statements=remote.statements if remote is not None else None,
     )
     return _require_backup_limit(preview, config)
-
-
-def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[ApprovedInput]) -> str:
-    """Return the digest that an approval names. It is made of digests only, so the same inputs always give the same."""
-    bound = {
-        "plan_digest": plan_digest,
-        "config_digest": config_digest,
-        "inputs": [item.tree() for item in inputs],
-    }
-    return digest_bytes(canonical_bytes(bound))
 
 
 def _with_irreversible(needed: Needed, remote: RemotePreview | None) -> Needed:
@@ -198,6 +205,13 @@ def _new_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
             yield step.path
         elif step.problem is None and step.new_path is not None:
             yield step.new_path
+
+
+def observe_new_folders(plan: StepPlan, root: str) -> list[str]:
+    """Return the folders that a simulated plan makes, as the disk is now. Refuses a path that leads elsewhere."""
+    places = {path: locate_below(root, name) for path, name in enumerate(plan.paths)}
+    observed = observe_folders(places.values())
+    return list(needed_folders(observed, (places[path] for path in _new_paths(plan.steps))))
 
 
 def _require_few_folders(folders: Sequence[str], observed: Mapping[Parents, ObservedFolder]) -> None:

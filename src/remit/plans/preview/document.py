@@ -3,12 +3,12 @@
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import chain, islice
 from typing import Any, Final
 
 from remit.contracts.base import RiskLevel
 from remit.contracts.plans.change_log import FileOperation
-from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.plan import Action, Plan
 from remit.contracts.plans.preview import (
@@ -21,25 +21,26 @@ from remit.contracts.plans.preview import (
     PreviewedRemark,
 )
 from remit.contracts.plans.sql_report import SqlPreviewed
-from remit.core.errors import Reason
+from remit.core.errors import EnvironmentFailureError, Reason, RemitError
 from remit.core.ids import parse_time
-from remit.effects.plans.steps import Ids, Move, PlanStep, Result, State, StepPlan
+from remit.effects.plans.steps import Ids, Move, PlanStep, Result, State
 from remit.effects.plans.validate import ROWS
-from remit.execution.engine import Preview
 from remit.plans.model.parameters import previewed_pipelines
 from remit.plans.model.remote_part import RemotePart
 from remit.plans.model.simulation_result import SimulatedStep
 from remit.plans.policy.failure_handling import JudgedStep, PlanFate, decide_fate
-from remit.plans.policy.required_approvals import Needed, PathFinding
+from remit.plans.policy.required_approvals import PathFinding
 from remit.plans.preparation.prepared import PreparedAll
 from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.preparation.sql_preview import causes_of_sql, previewed_sql
-from remit.plans.reports.execution_report import ReportedAction, build_errors
-from remit.plans.reports.run_data import FinishedRun, RemoteAction
+from remit.plans.preview.planned_effect import PlannedEffect, PlannedOutput
+from remit.plans.reports.execution_report import build_errors
+from remit.plans.reports.run_data import FinishedRun
 from remit.plans.runtime.runner import paths_of
 
 MAX_DIFFS: Final = 8 << 20
 MANY_FILES: Final = 20
+_MAX_NAMED: Final = 20
 
 _OPERATIONS: Final[dict[Move, FileOperation]] = {
     "create": "CREATE",
@@ -54,40 +55,19 @@ RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
 
 
 @dataclass(frozen=True, slots=True)
-class PlanPreview(Preview):
-    """The preview with all data behind it: the states that the effect must find, and those that it must arrive at."""
+class PlanPreview(PlannedEffect):
+    """A preview as it was computed: the effect, and all that its document shows."""
 
     plan: Plan
-    plan_digest: str
-    config_digest: str
-    steps: StepPlan
     simulated: tuple[SimulatedStep, ...]
-    inputs: tuple[ApprovedInput, ...]
-    needs: Needed
-    findings: tuple[PathFinding, ...]
-    folders: tuple[str, ...]
-    """The folders to be made, parents first."""
-    first: tuple[State | None, ...]
-    """The state of each path of the plan before the run."""
     at: str
+    took: timedelta
+    """How long computing it took."""
+    expires_at: str
     prepared: PreparedAll
     """The prepared files that SQL and pipelines left. No other process can reach them. The operation closes them."""
-    remote: RemotePart | None = None
-    """The effect on a database server, if the plan has such a part."""
     statements: PreparedStatements | None = field(default=None, repr=False)
-    """The statements that would run there."""
-
-    @property
-    def problems(self) -> list[Mapping[str, str]]:
-        """The reasons why actions cannot be done, and the rule that would not hold if they were."""
-        broken = self.prepared.broken_rule
-        failing = [one.problem for one in _all_actions(self) if one.problem is not None]
-        return failing if broken is None else [*failing, broken.as_json()]
-
-    @property
-    def doomed(self) -> bool:
-        """Whether the plan stops at its first error and has one, so that applying it would change nothing."""
-        return self.steps.stop_on_error and any(one.problem is not None for one in _all_actions(self))
+    """The statements that would run on a database server."""
 
     @property
     def fate(self) -> PlanFate:
@@ -95,36 +75,14 @@ class PlanPreview(Preview):
         if self.doomed:
             return PlanFate("BACK", "FAILED")
         judged = [_judge_step(step) for step in self.steps.steps]
-        judged += [JudgedStep(one.number, "done") for one in _remote_actions(self)]  # a failing one is handled above
+        judged += [JudgedStep(one.number, "done") for one in self.remote_actions]  # a failing one is handled above
         fate = decide_fate(judged, self.plan.execution_instructions)
-        is_rolled_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
+        is_rolled_back = fate.verdict == "GOOD" and self.broken_rule is not None
         return PlanFate("BACK", "ROLLED_BACK") if is_rolled_back else fate
-
-    @property
-    def to_back_up(self) -> dict[int, State | None]:
-        """The files that need a backup, by path."""
-        touched = paths_of(step for step in self.steps.steps if step.problem is None and not step.unchanged)
-        return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
-
-    @property
-    def backup_bytes(self) -> int:
-        """The size of all backups and before-images that the plan would need."""
-        files = sum(state.size for state in self.to_back_up.values() if state is not None)
-        return files + (self.remote.image_bytes if self.remote is not None else 0)
 
     @property
     def document(self) -> PlanPreviewDocument:
         return _document(self)
-
-
-def _remote_actions(preview: PlanPreview) -> tuple[RemoteAction, ...]:
-    return preview.remote.actions if preview.remote is not None else ()
-
-
-def _all_actions(preview: PlanPreview) -> list[ReportedAction]:
-    """Return the remote actions, and then all steps."""
-    remote: list[ReportedAction] = [*_remote_actions(preview)]
-    return [*remote, *preview.steps.steps]
 
 
 def _sql_previews(preview: PlanPreview) -> dict[int, SqlPreviewed]:
@@ -179,16 +137,45 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "rules": [_describe_rule(rule) for rule in preview.steps.rules],
             "folders": [] if preview.doomed else list(preview.folders),
             "backup_bytes": 0 if preview.doomed else preview.backup_bytes,
+            "outputs": [_output(output) for output in preview.outputs],
+            "costs": {
+                "milliseconds": round(preview.took.total_seconds() * 1000),
+                "actions": [
+                    {"action_id": action_id, "milliseconds": taken} for action_id, taken in preview.milliseconds.items()
+                ],
+                "output_bytes": preview.output_bytes,
+            },
+            "undo": _describe_undo(preview),
+            "computed_at": preview.at,
+            "expires_at": preview.expires_at,
         }
     )
 
 
+def _output(output: PlannedOutput) -> dict[str, Any]:
+    return {"action_id": output.action_id, "path": output.path, "digest": output.sha256, "size": output.size}
+
+
+def _describe_undo(preview: PlanPreview) -> str:
+    """Say what can be undone after the run, and how. Empty for a plan that would change nothing."""
+    is_empty = not preview.remote_actions and all(step.problem or step.unchanged for step in preview.steps.steps)
+    if preview.doomed or is_empty:
+        return ""
+    lasting = preview.needs.irreversible
+    if not lasting:
+        return "Everything can be undone: `remit rollback` restores the files and rows from their backups."
+    named = ", ".join(lasting[:_MAX_NAMED]) + (
+        f" and {len(lasting) - _MAX_NAMED:,} more" if len(lasting) > _MAX_NAMED else ""
+    )
+    return f"This cannot be undone: {named}. `remit rollback` restores the rest from its backups."
+
+
 def _consequence(preview: PlanPreview) -> str:
     """Return what a person must know before they approve a plan that would not succeed."""
-    acted = _all_actions(preview)
+    acted = preview.all_actions
     stopped = [one for one in acted if one.problem is not None]
     if not stopped:
-        broken = preview.prepared.broken_rule is not None
+        broken = preview.broken_rule is not None
         return "A rule would not hold, so everything would be undone: nothing would stay changed." if broken else ""
     # An action that depends on them is skipped, and is not a failure of its own.
     failing = {one.action_id: None for one in stopped if (one.problem or {})["reason"] != Reason.DEPENDENCY_FAILED}
@@ -224,18 +211,25 @@ def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
         completed_at=at,
         status="FAILED",
         steps=preview.steps,
-        results=tuple(
-            Result(one.number, "failed", at, at, one.problem) for one in _all_actions(preview) if one.problem
-        ),
-        remote=_remote_actions(preview),
+        results=tuple(Result(one.number, "failed", at, at, one.problem) for one in preview.all_actions if one.problem),
+        remote=preview.remote_actions,
         diffs={},
         modified={},
         originals={},
         rolled_back=False,
-        problem=preview.prepared.broken_rule,
+        problem=_broken_rule(preview),
         has_manifest=False,
     )
     return build_errors(run, lambda: parse_time(at))
+
+
+def _broken_rule(preview: PlanPreview) -> RemitError | None:
+    broken = preview.broken_rule
+    if broken is None:
+        return None
+    return EnvironmentFailureError(
+        Reason(broken["reason"]), broken["what"], where=broken["where"], next_step=broken["next_step"]
+    )
 
 
 def _finding(found: PathFinding) -> PreviewedFinding:

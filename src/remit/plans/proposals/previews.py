@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from remit.core.canonical import digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.core.faultpoints import reach
 from remit.crypto.signing import Keyring
 from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.plans.proposals.errors import unverified_row_error
 from remit.store.connection import Connection
+from remit.store.plan_previews import refer_to_preview
 from remit.store.proposal_previews import (
     COMPUTED_AGAIN,
     COMPUTING_FAILED,
@@ -100,6 +102,9 @@ def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entr
         entry.seq,
     )
     store_preview(batch.store, stored, computed.document.decode())
+    # If it was removed since, for want of room, it must be computed again before an approval. Its text is stored here.
+    refer_to_preview(batch.store, row.tenant_id, computed.preview_digest, row.expires_at)
+    reach("preview.referred")
 
 
 def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str) -> NewEntry:

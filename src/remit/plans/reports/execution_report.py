@@ -49,7 +49,8 @@ def build_report(run: FinishedRun) -> ExecutionReport:
         status=run.status,
         started_at=run.started_at,
         completed_at=completed_at,
-        duration_ms=round(duration.total_seconds() * 1000),
+        duration_ms=round(duration.total_seconds() * 1000) + run.prepared_ms,
+        prepared_ms=run.prepared_ms,
         actions_summary=ActionsSummary(
             total=len(results), completed=len(completed), failed=len(failed), skipped=len(skipped)
         ),

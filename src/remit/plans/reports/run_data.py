@@ -70,6 +70,8 @@ class FinishedRun(NamedTuple):
     """Actions on a server in the order of execution. They run before all steps."""
     pipelines: tuple[PipelineTold, ...] = ()
     """Reports of the actions that run a pipeline, including failed ones."""
+    prepared_ms: int = 0
+    """How long SQL and pipelines ran for the preview. The run put their results in place."""
     has_manifest: bool = True
     """False if the plan was known to fail before it started, so that no backups were made."""
 

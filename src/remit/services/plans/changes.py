@@ -18,10 +18,11 @@ from remit.contracts.services.plans import ChangedSince
 from remit.core.errors import RemitError
 from remit.core.ids import parse_time
 from remit.effects.plans.steps import State
-from remit.plans.approval_checks import input_differences
 from remit.plans.preparation.pipeline_scratch import describe_changed_folder, folder_digest
 from remit.plans.preparation.pipelines import DBT_EXCLUDED
+from remit.plans.preparation.prepared import FolderInput
 from remit.plans.preparation.remote_sql import is_bound_server
+from remit.plans.preview.inputs import input_differences
 from remit.plans.storage.backups import state_of
 from remit.plans.storage.drift import read_states
 from remit.services.base.run_list import project_root
@@ -111,9 +112,9 @@ class Inputs:
         config, root = workspace.config, project_root(workspace)
         try:
             return any(
-                folder_digest(root, then.path, config, without, lambda file: self._state_of(file).sha256)
+                folder_digest(root, then.path, config, scope, lambda file: self._state_of(file).sha256)
                 == then.input_digest
-                for without in (frozenset[str](), DBT_EXCLUDED)
+                for scope in (FolderInput(frozenset(), frozenset()), FolderInput(DBT_EXCLUDED, frozenset()))
             )
         except (RemitError, OSError):
             return False

@@ -23,11 +23,10 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import Person, agent_cannot_decide
-from remit.plans.approval_checks import OutdatedPreviewError, find_change_since_preview, require_applicable
+from remit.plans.approval_checks import OutdatedPreviewError, require_applicable
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.policy.plan import decide_plan
-from remit.plans.preview.build import digest_of_preview
-from remit.plans.preview.document import PlanPreview
+from remit.plans.preview.planned_effect import RecordedPreview, digest_of_preview
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.errors import already_closed_error, changed_since_approval_error, outdated_digest_error
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
@@ -95,7 +94,7 @@ class PlanService(PlanRuns):
         require(caller, Right.PREVIEW)
         if isinstance(caller, AgentCaller):
             return agent_document(self._parse_allowed(plan), self._workspace.config)
-        return self._workspace.preview(plan).document
+        return self._workspace.preview(plan, actor=caller.actor).document
 
     def propose(self, caller: Caller, plan: bytes, *, note: str | None = None, key: str | None = None) -> ProposalView:
         """Store a plan for a person to decide. The same plan with the same `key` returns the same proposal.
@@ -111,7 +110,7 @@ class PlanService(PlanRuns):
             found = self._workspace.proposals.find_by_key(caller.id, key, proposed.digest())
             if found is not None:
                 return self._view(caller, found)
-        title, risk, computed = self._describe(caller, proposed, text)
+        title, risk, computed = self._describe(caller, proposed)
         draft = ProposalDraft(
             text,
             proposed.plan_id,
@@ -135,7 +134,7 @@ class PlanService(PlanRuns):
         decide_plan(parsed, self._workspace.config, project_root(self._workspace), None).require()
         return parsed
 
-    def _describe(self, caller: Caller, plan: Plan, text: bytes) -> tuple[str, RiskLevel, ComputedPreview | None]:
+    def _describe(self, caller: Caller, plan: Plan) -> tuple[str, RiskLevel, ComputedPreview | None]:
         """Return the title, the risk and the preview of a proposal.
 
         The proposal of an agent is described by its text and the configuration alone. Its preview is computed after the
@@ -143,7 +142,7 @@ class PlanService(PlanRuns):
         """
         if isinstance(caller, AgentCaller):
             return agent_title(plan), agent_risk(plan, self._workspace.config), None
-        preview = self._workspace.preview(text)
+        preview = self._workspace.plans.preview(plan, PlanHooks(actor=caller.actor))
         require_applicable(preview, even_if_it_fails=True)
         return preview.summary, preview.document.risk, _to_computed_preview(preview)
 
@@ -160,7 +159,9 @@ class PlanService(PlanRuns):
                 return
             proposals = self._workspace.proposals
             try:
-                preview = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
+                preview = self._workspace.plans.preview(
+                    text, PlanHooks(is_cancelled=lambda: job.is_cancelled, actor=actor)
+                )
             except RemitError as problem:
                 if problem.reason is not Reason.CANCELLED:
                     proposals.record_failed_preview(row.proposal_id, problem, actor)
@@ -204,7 +205,9 @@ class PlanService(PlanRuns):
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
             raise already_closed_error(row, row.decided_at or row.created_at)
         proposals.preview_of(row)  # raises if the stored preview is not as recorded: it is evidence and must stay
-        preview = self._workspace.preview(proposals.plan_of(row))
+        preview = self._workspace.plans.preview(
+            proposals.plan_of(row), PlanHooks(actor=caller.actor), fresh=row.state == "PENDING"
+        )
         if row.state == "APPROVED" and preview.digest != _approved_digest(proposals.envelope_of(row)):
             raise changed_since_approval_error(row)
         return self._read_stored_preview(
@@ -306,12 +309,11 @@ class PlanService(PlanRuns):
                 next_step="Read the preview of the proposal, and give its digest.",
             )
         self.require_unanswered(caller, row.proposal_id)
-        shown = self._require_as_shown(row, preview_digest)
+        self._require_as_shown(row, preview_digest)
         try:
             self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
         except OutdatedPreviewError as problem:
-            where, how = find_change_since_preview(shown.document, problem.preview)
-            raise preview_outdated_error(row.plan_id, where, _compute_command(row), how) from None
+            raise preview_outdated_error(row.plan_id, problem.path, _compute_command(row), problem.how) from None
         reach("proposal.answered")
         proposals.change_signal.notify()
         return self._view(caller, self._require_row(caller, proposal_id))
@@ -323,18 +325,14 @@ class PlanService(PlanRuns):
             raise already_closed_error(row, row.decided_at or row.created_at)
         return row
 
-    def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> ProposalPreview:
-        """Return the stored preview. Refuse if the approval does not name it, or an input changed since.
-
-        This check executes nothing. `Plans.approve` computes the preview again afterwards, and compares it too.
-        """
+    def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
+        """Refuse if the approval does not name the stored preview, or an input changed since. Executes nothing."""
         shown = self._read_stored_preview(row)
         if shown.changed_since:
             first = shown.changed_since[0]
             raise preview_outdated_error(row.plan_id, first.path, _compute_command(row), first.how)
         if shown.preview_digest != preview_digest:
             raise outdated_digest_error(row)
-        return shown
 
     def _approve(
         self,
@@ -487,14 +485,14 @@ def _compute_command(row: ProposalRow) -> str:
     return f'remit approvals compute {row.proposal_id}, or "Compute again" in the console'
 
 
-def _to_computed_preview(preview: PlanPreview) -> ComputedPreview:
+def _to_computed_preview(preview: RecordedPreview) -> ComputedPreview:
     return ComputedPreview(preview.digest, preview.document.canonical(), preview.summary, preview.document.risk)
 
 
 def _approved_digest(envelope: bytes) -> str:
     """Return the digest of the preview that this envelope was signed for."""
     signed = Envelope.parse(envelope)
-    return digest_of_preview(signed.plan_digest, signed.config_digest, signed.inputs)
+    return signed.preview_digest or digest_of_preview(signed.plan_digest, signed.config_digest, signed.inputs)
 
 
 def _refusal_for(caller: Caller, job: Job[Ended]) -> RemitError | None:

@@ -1,0 +1,148 @@
+"""Rows of the stored previews of plans, by the digest that an approval names. The caller verifies what it reads."""
+
+from typing import Final, NamedTuple
+
+from remit.store.connection import Connection
+
+
+class PlanPreviewRow(NamedTuple):
+    """One row, in column order, without the two texts."""
+
+    tenant_id: str
+    preview_digest: str
+    plan_id: str
+    plan_digest: str
+    config_digest: str
+    owner: str
+    """The caller whose quota the kept outputs count against."""
+    document_digest: str
+    prepared_digest: str
+    output_bytes: int
+    """The size of the outputs that are kept in the state directory."""
+    computed_at: str
+    expires_at: str
+    """Until when it may be used without being computed again."""
+    kept_until: str
+    """Until when a proposal or an envelope refers to it. Empty if none does."""
+    entry_seq: int
+
+
+class KeptBytes(NamedTuple):
+    """The sizes of kept outputs."""
+
+    total: int
+    of_owner: int
+
+
+KIND: Final = "plan.previewed"
+"""The entry of a computed preview, with the digests of the document and of the prepared data."""
+
+_COLUMNS: Final = ", ".join(PlanPreviewRow._fields)
+_INSERT: Final = f"INSERT INTO plan_previews ({_COLUMNS}, document, prepared) VALUES ({', '.join('?' * 15)})"
+_REPLACE: Final = """UPDATE plan_previews SET owner = ?, document_digest = ?, prepared_digest = ?, output_bytes = ?,
+  computed_at = ?, expires_at = ?, entry_seq = ?, document = ?, prepared = ?
+  WHERE tenant_id = ? AND preview_digest = ?"""
+_FIND: Final = f"SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id = ? AND preview_digest = ?"
+_TEXTS: Final = "SELECT document, prepared FROM plan_previews WHERE tenant_id = ? AND preview_digest = ?"
+_OF_PLAN: Final = f"""SELECT {_COLUMNS} FROM plan_previews
+  WHERE tenant_id = ? AND plan_digest = ? AND config_digest = ? AND prepared IS NOT NULL
+  ORDER BY entry_seq DESC LIMIT 20"""
+_REFER: Final = (
+    """UPDATE plan_previews SET kept_until = ? WHERE tenant_id = ? AND preview_digest = ? AND kept_until < ?"""
+)
+_RELEASE: Final = (
+    "UPDATE plan_previews SET prepared = NULL, output_bytes = 0 WHERE tenant_id = ? AND preview_digest = ?"
+)
+_DELETE: Final = "DELETE FROM plan_previews WHERE tenant_id = ? AND preview_digest = ? AND kept_until <= ?"
+_UNREFERENCED: Final = f"""SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id = ? AND kept_until < ?
+  ORDER BY computed_at, preview_digest"""
+_KEPT: Final = """SELECT COALESCE(SUM(output_bytes), 0),
+    COALESCE(SUM(CASE WHEN owner = ? THEN output_bytes ELSE 0 END), 0)
+  FROM plan_previews WHERE tenant_id = ?"""
+_ALL: Final = "SELECT preview_digest FROM plan_previews WHERE tenant_id = ? AND prepared IS NOT NULL"
+
+
+def recorded_of(row: PlanPreviewRow) -> dict[str, str | int]:
+    """Return the payload of the entry that records this row."""
+    return {
+        "plan_id": row.plan_id,
+        "plan_digest": row.plan_digest,
+        "config_digest": row.config_digest,
+        "preview_digest": row.preview_digest,
+        "preview_document_digest": row.document_digest,
+        "prepared_digest": row.prepared_digest,
+        "output_bytes": row.output_bytes,
+        "computed_at": row.computed_at,
+        "expires_at": row.expires_at,
+    }
+
+
+def store_plan_preview(connection: Connection, row: PlanPreviewRow, document: str, prepared: str) -> None:
+    """Store a preview, in place of an earlier one with the same digest. References to the earlier one stay."""
+    found = connection.execute(
+        _REPLACE,
+        (
+            row.owner,
+            row.document_digest,
+            row.prepared_digest,
+            row.output_bytes,
+            row.computed_at,
+            row.expires_at,
+            row.entry_seq,
+            document,
+            prepared,
+            row.tenant_id,
+            row.preview_digest,
+        ),
+    )
+    if found == 0:
+        connection.execute(_INSERT, (*row, document, prepared))
+
+
+def find_plan_preview(connection: Connection, tenant_id: str, preview_digest: str) -> PlanPreviewRow | None:
+    found = connection.one(_FIND, (tenant_id, preview_digest))
+    return PlanPreviewRow(*found) if found else None
+
+
+def read_texts(connection: Connection, tenant_id: str, preview_digest: str) -> tuple[str, str | None] | None:
+    """Return the document for people, and the prepared data unless it was removed."""
+    found = connection.one(_TEXTS, (tenant_id, preview_digest))
+    return (found[0], found[1]) if found else None
+
+
+def previews_of_plan(
+    connection: Connection, tenant_id: str, plan_digest: str, config_digest: str
+) -> list[PlanPreviewRow]:
+    """Return the previews of this plan that can still be applied, the newest first."""
+    return [PlanPreviewRow(*row) for row in connection.rows(_OF_PLAN, (tenant_id, plan_digest, config_digest))]
+
+
+def refer_to_preview(connection: Connection, tenant_id: str, preview_digest: str, until: str) -> bool:
+    """Keep a preview and its outputs until this time. Returns whether there is such a preview."""
+    connection.execute(_REFER, (until, tenant_id, preview_digest, until))
+    return find_plan_preview(connection, tenant_id, preview_digest) is not None
+
+
+def release_preview(connection: Connection, tenant_id: str, preview_digest: str) -> None:
+    """Remove the prepared data: the outputs are not needed any more. The document stays, as evidence."""
+    connection.execute(_RELEASE, (tenant_id, preview_digest))
+
+
+def delete_preview(connection: Connection, tenant_id: str, preview_digest: str, now: str) -> bool:
+    """Delete a preview that nothing refers to now. Returns whether it was deleted."""
+    return connection.execute(_DELETE, (tenant_id, preview_digest, now)) > 0
+
+
+def unreferenced_previews(connection: Connection, tenant_id: str, now: str) -> list[PlanPreviewRow]:
+    """Return the previews that no proposal and no envelope refers to, the oldest first."""
+    return [PlanPreviewRow(*row) for row in connection.rows(_UNREFERENCED, (tenant_id, now))]
+
+
+def kept_bytes(connection: Connection, tenant_id: str, owner: str) -> KeptBytes:
+    found = connection.one(_KEPT, (owner, tenant_id))
+    return KeptBytes(int(found[0]), int(found[1])) if found else KeptBytes(0, 0)
+
+
+def applicable_digests(connection: Connection, tenant_id: str) -> frozenset[str]:
+    """Return the digests of all previews whose outputs are kept."""
+    return frozenset(row[0] for row in connection.rows(_ALL, (tenant_id,)))
