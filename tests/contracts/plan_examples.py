@@ -169,6 +169,7 @@ FULL_CONFIG: dict[str, Any] = {
     },
     "pipeline_packages": ["etl"],
     "policies": {"cedar_files": ["policies/access.cedar"], "currency": "EUR"},
+    "approvals": {"allow_own": False, "allow_without_preview": True},
     "browser": {
         "issuer": "https://issuer.example",
         "audience": "remit",

@@ -44,9 +44,23 @@ def _below(value: Any, place: Place) -> Iterator[tuple[Place, Contract]]:
             yield from _below(item, (*place, key))
 
 
+def whole_tree(model: Contract) -> dict[str, Any]:
+    """The document with every field. `tree()` leaves some of them out while they have their default."""
+    tree: dict[str, Any] = _whole(model)
+    return tree
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Contract):
+        return {field.alias or name: _whole(getattr(value, name)) for name, field in type(value).model_fields.items()}
+    if isinstance(value, tuple):
+        return [_whole(item) for item in value]
+    return {key: _whole(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
 def with_unknown_fields(model: Contract) -> Iterator[Spoiled]:
     for place, _ in closed_objects(model):
-        document = model.tree()
+        document = whole_tree(model)
         _at(document, place)["surprise"] = 1
         yield Spoiled((*place, "surprise"), document)
 
@@ -55,7 +69,7 @@ def with_missing_fields(model: Contract) -> Iterator[Spoiled]:
     for place, part in closed_objects(model):
         for name, field in type(part).model_fields.items():
             if field.is_required():
-                document = model.tree()
+                document = whole_tree(model)
                 wire_name = field.alias or name
                 del _at(document, place)[wire_name]
                 yield Spoiled((*place, wire_name), document)
@@ -67,9 +81,9 @@ def with_wrong_types(model: Contract) -> Iterator[Spoiled]:
             if _is_free(name, field):
                 continue
             wire_name = field.alias or name
-            present = _at(model.tree(), place)[wire_name]
+            present = _at(whole_tree(model), place)[wire_name]
             for wrong in _wrong_values(present, field):
-                document = model.tree()
+                document = whole_tree(model)
                 _at(document, place)[wire_name] = deepcopy(wrong)
                 yield Spoiled((*place, wire_name), document)
 
@@ -83,7 +97,7 @@ def string_fields(model: Contract) -> Iterator[tuple[Place, str]]:
 
 
 def replaced(model: Contract, place: Place, name: str, value: Any) -> Any:
-    document = model.tree()
+    document = whole_tree(model)
     _at(document, place)[name] = value
     return document
 

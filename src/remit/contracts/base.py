@@ -8,7 +8,17 @@ for an envelope around a plan. A process of less than 100 MB can read the worst 
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
 from remit.contracts.validation_errors import refusal
 from remit.core.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
@@ -118,6 +128,25 @@ class Contract(BaseModel):
             `sha256:` and 64 hexadecimal digits.
         """
         return digest_bytes(self.canonical())
+
+
+class ExtendedContract(Contract):
+    """A contract that got fields after documents of it were signed. They are left out while they have their default.
+
+    So a document without them keeps the digest that it had before the fields existed. Name the fields in `added_later`.
+    The default of such a field must never change: two meanings would then have one digest.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _omit_defaults(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = serialise(self)
+        fields = type(self).model_fields
+        for name in self.added_later:
+            if getattr(self, name) == fields[name].get_default(call_default_factory=True):
+                tree.pop(name, None)
+        return tree
 
 
 class OneOf(Generic[T]):

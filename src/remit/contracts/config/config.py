@@ -8,7 +8,18 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText, VersionOne
+from remit.contracts.base import (
+    AbsolutePath,
+    Contract,
+    ExtendedContract,
+    Identifier,
+    Many,
+    Name,
+    RelativePath,
+    ShortText,
+    VersionOne,
+)
+from remit.contracts.config.approvals import ApprovalSettings
 from remit.contracts.config.browser import Browser
 from remit.contracts.config.limits import (
     MAX_FILE_OPERATION_SECONDS,
@@ -273,11 +284,14 @@ class Goals(Contract):
     )
 
 
-class SystemConfig(Contract):
+class SystemConfig(ExtendedContract):
     """The settings of a workspace, `remit.yaml`.
 
-    Every approval contains its digest, so a change of the file makes earlier approvals invalid.
+    Every approval contains its digest, so a change of the file makes earlier approvals invalid. A new version of Remit
+    does not: a field that it adds to this contract, or to one inside, is in `added_later` of that contract.
     """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"approvals"})
 
     # The YAML reader needs a third of a second for a file of this size.
     bounds: ClassVar[Bounds] = Bounds(max_bytes=64 << 10, max_items=10_000)
@@ -317,4 +331,7 @@ class SystemConfig(Contract):
         default_factory=dict, description="Tenants, by id. Their users may request goals."
     )
     goals: Goals = Field(default=Goals(), description="The simulations, which are the actions that users can request.")
+    approvals: ApprovalSettings = Field(
+        default=ApprovalSettings(), description="Who may approve, and what an approval must name."
+    )
     web: Web = Field(default=Web(), description="The web server: HTTP API, console, and MCP over HTTP.")
