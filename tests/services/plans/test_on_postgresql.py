@@ -10,7 +10,7 @@ from remit.services.plans.service import PlanService
 from remit.workspace.create import initialise
 from remit.workspace.workspace import Workspace
 from tests.plans.project import create, plan_of
-from tests.services.plans.proposal_workspace import ADMIN, refusal_of
+from tests.services.plans.proposal_workspace import ADMIN, OPERATOR, refusal_of
 
 
 def test_a_plan_from_its_proposal_to_its_undo(
@@ -25,7 +25,7 @@ def test_a_plan_from_its_proposal_to_its_undo(
         assert workspace.settings.store == "postgresql"
         plans = PlanService(workspace)
         plan = plan_of(create("a", "new.txt", "new\0with a NUL\n"), plan_id="new")
-        made = [plans.propose(ADMIN, plan, key=key, note="a\0b") for key in "ab"]
+        made = [plans.propose(OPERATOR, plan, key=key, note="a\0b") for key in "ab"]
         first = made[0].proposal_id
         shown = plans.read_preview(ADMIN, first)
         plans.decide(ADMIN, first, approved=True, preview_digest=shown.preview_digest)

@@ -22,6 +22,7 @@ from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPrevi
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
+from remit.identity.own_requests import require_other_person
 from remit.identity.person import Person, agent_cannot_decide
 from remit.plans.approval_checks import OutdatedPreviewError, find_change_since_preview, require_applicable
 from remit.plans.model.callbacks import PlanHooks
@@ -287,7 +288,8 @@ class PlanService(PlanRuns):
     ) -> ProposalView:
         """Record a person's decision. Only the first decision is valid.
 
-        An approval names the preview that the person saw, and signs an envelope.
+        An approval names the preview that the person saw, and signs an envelope. It is by another person than the one
+        who proposed the plan, unless `approvals.allow_own` allows it.
         """
         require(caller, Right.DECIDE)
         if isinstance(caller, AgentCaller):  # a second check: no table of rights can allow it
@@ -306,6 +308,7 @@ class PlanService(PlanRuns):
                 next_step="Read the preview of the proposal, and give its digest.",
             )
         self.require_unanswered(caller, row.proposal_id)
+        require_other_person(caller, row.proposed_by, self._workspace.config, where=f"proposal {row.proposal_id}")
         shown = self._require_as_shown(row, preview_digest)
         try:
             self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
