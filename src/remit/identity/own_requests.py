@@ -8,12 +8,14 @@ account. Two ids with the same account are taken for one person. Limits: two ids
 matched, and neither can an agent with the person who issued its token.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remit.contracts.config.config import SystemConfig
 from remit.core.errors import Reason, RefusedError
-from remit.identity.callers import PersonCaller
 from remit.identity.person import PEOPLE, Person
+
+if TYPE_CHECKING:
+    from remit.identity.callers import PersonCaller
 
 _ANOTHER: Final = "Another person with the role approver or admin decides it. An admin can invite one: remit people"
 _SETTING: Final = "To let people approve what they request themselves, set approvals.allow_own to true in remit.yaml"
@@ -28,13 +30,13 @@ def is_same_person(requester: str, who: Person) -> bool:
     return {kind, own_kind} <= PEOPLE and account.casefold() == own_account.casefold()
 
 
-def may_approve_own(caller: PersonCaller, config: SystemConfig) -> bool:
+def may_approve_own(caller: "PersonCaller", config: SystemConfig) -> bool:
     setting = config.approvals.allow_own
     return caller.at_terminal if setting is None else setting
 
 
 def find_own_request_refusal(
-    caller: PersonCaller, requester: str, config: SystemConfig, *, where: str
+    caller: "PersonCaller", requester: str, config: SystemConfig, *, where: str
 ) -> RefusedError | None:
     """Return why the person cannot approve this request, or None if they can. They can always deny it."""
     if may_approve_own(caller, config) or not is_same_person(requester, caller.person):
@@ -49,7 +51,7 @@ def find_own_request_refusal(
     )
 
 
-def require_other_person(caller: PersonCaller, requester: str, config: SystemConfig, *, where: str) -> None:
+def require_other_person(caller: "PersonCaller", requester: str, config: SystemConfig, *, where: str) -> None:
     """Refuse an approval by the person who made the request, unless the configuration allows it."""
     if (refusal := find_own_request_refusal(caller, requester, config, where=where)) is not None:
         raise refusal

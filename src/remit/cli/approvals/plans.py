@@ -50,6 +50,7 @@ from remit.workspace.workspace import Workspace
 LABEL: Final = 10
 MAX_CHANGES: Final = 20
 MAX_LISTED: Final = 1_000
+_STATE_WORDS: Final = {"computing": "is being computed", "not_computed": "not computed", "failed": "failed"}
 
 
 class ApprovalArguments(NamedTuple):
@@ -113,7 +114,8 @@ def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: 
 def _describe_state(workspace: Workspace, view: ProposalView) -> str:
     """Return the state with the time that is left, or the person who decided."""
     if view.state == "PENDING":
-        return f"pending, {_time_left(workspace, view)} left"
+        missing = f", preview {_STATE_WORDS[view.preview_state]}" if view.preview_state in _STATE_WORDS else ""
+        return f"pending, {_time_left(workspace, view)} left{missing}"
     state = view.state.lower().replace("_", " ")
     if view.state == "APPROVED":
         return f"approved by {view.decided_by}, not applied"
@@ -391,7 +393,7 @@ def _lines(  # noqa: PLR0913 - what one text shows
             yield from _render_answers(shown, directory, max_lines)
         return
     if view.state == "PENDING":
-        yield from _render_missing_preview(_find_failed_preview(workspace, view))
+        yield from _render_missing_preview(_find_failed_preview(workspace, view), view.preview_note)
         yield _render_labelled(
             "compute",
             f"{_command('compute', directory, view.proposal_id)} (runs the SQL and pipelines of the plan)",
@@ -431,9 +433,11 @@ def _render_unused(view: ProposalView, unused: UnusedApproval, directory: Path) 
     yield _render_labelled("", f"Or withdraw it, and have it proposed again for the files as they are: {withdraw}")
 
 
-def _render_missing_preview(failed: FailedPreview | None) -> Iterator[str]:
+def _render_missing_preview(failed: FailedPreview | None, note: str | None) -> Iterator[str]:
     if failed is None:
         yield _render_labelled("preview", "none is stored, so the effect of the plan is not known")
+        if note is not None:
+            yield _render_labelled("", note)
         return
     place = f" ({display_name(failed.where)})" if failed.where else ""
     yield _render_labelled(

@@ -216,6 +216,7 @@ class Inbox:
             decided_by=view.decided_by,
             decided_at=view.decided_at,
             reason=view.reason,
+            preview_state=view.preview_state,
             link=self._context.link("inbox", "plan", view.proposal_id),
         )
 
