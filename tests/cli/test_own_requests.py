@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from remit.core.errors import Reason, RefusedError
+from remit.workspace.workspace import Workspace
 from tests.cli.conftest import CommandResult, Remit, approve
 
 pytestmark = pytest.mark.req("PV-04")
@@ -31,6 +33,10 @@ def project(remit: Remit, tmp_path: Path) -> Path:
 
 def forbid_own(project: Path) -> None:
     (project / "remit.yaml").write_text("version: 1\napprovals: {allow_own: false}\n")
+
+
+def open_workspace(project: Path) -> Workspace:
+    return Workspace.open(project, environ={"REMIT_STATE": str(project.parent / "state")})
 
 
 def propose_and_approve(remit: Remit) -> CommandResult:
@@ -69,8 +75,11 @@ def test_a_plan_that_they_bring_is_refused_where_the_setting_forbids_it(remit: R
     forbid_own(project)
 
     for done in (remit("run", "plan.json", "--yes"), approve(remit, "plan.json", "-o", "envelope.json")):
-        assert done.code == 2, done.out
+        assert (done.code, done.out) == (2, ""), "refused before the preview is computed"
         assert "approvals.allow_own is false" in done.err
         assert "remit propose PLAN" in done.err
+    with pytest.raises(RefusedError) as refused, open_workspace(project) as workspace:
+        workspace.approve((project / "plan.json").read_bytes())
+    assert refused.value.reason is Reason.PERMISSION_DENIED
     assert not (project / "new.txt").exists()
     assert "envelope.issued" not in remit("ledger", "show", COLUMNS="240").out

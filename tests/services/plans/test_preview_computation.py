@@ -4,7 +4,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -87,6 +87,13 @@ def fill_window(place: ProposalWorkspace, agent: AgentCaller, name: str, number:
         row = place.workspace.proposals.propose(draft)
         if each >= MAX_PENDING_OF_ONE // 2:
             place.workspace.proposals.withdraw(row.proposal_id, str(agent.actor))
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 def kinds(place: ProposalWorkspace, proposal_id: str) -> list[str]:
@@ -253,7 +260,8 @@ def test_no_two_processes_compute_for_one_agent_at_the_same_time(place: Proposal
     try:
         made = place.plans.propose(agent, sql_plan("single"))
         withdrawn = place.plans.propose(agent, sql_plan("single-withdrawn"))
-        time.sleep(0.3)
+        other = place.plans.propose(place.issue_token("beside", "plan.propose", CAPABILITY), sql_plan("beside"))
+        wait_until(lambda: "proposal.previewed" in kinds(place, other.proposal_id))
         assert place.plans.get(APPROVER, made.proposal_id).preview_state == "computing"
         assert "proposal.previewed" not in kinds(place, made.proposal_id)
         place.plans.cancel(agent, withdrawn.proposal_id)
