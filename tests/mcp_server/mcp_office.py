@@ -34,7 +34,7 @@ CONSOLE: Final = "https://remit.example"
 OPERATOR: Final = PersonCaller(Person("os:oto"), "operator")
 APPROVER: Final = PersonCaller(Person("os:bob"), "approver")
 MIA: Final = PersonCaller(Person("os:mia"), "viewer", "mia", "acme")
-CAPS: Final = ("plan.propose", "plan.apply", "plan.undo", "task.run", "goal.ask")
+CAPS: Final = ("plan.propose", "plan.execute_preview", "plan.apply", "plan.undo", "task.run", "goal.ask")
 FOR_MIA: Final = TokenConstraints(user="mia", tenant="acme")
 
 

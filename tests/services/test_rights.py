@@ -21,6 +21,7 @@ EXPECTED = {
     Right.SEE_OWN: ("v a o A", "*"),
     Right.PREVIEW: ("o A", "plan.propose"),
     Right.PROPOSE: ("o A", "plan.propose"),
+    Right.COMPUTE: ("o A", "plan.execute_preview"),
     Right.DECIDE: ("a A", "-"),
     Right.APPLY: ("o A", "plan.apply"),
     Right.UNDO: ("o A", "plan.undo"),

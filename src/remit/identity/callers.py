@@ -63,6 +63,8 @@ class PersonCaller:
     role: Role
     user: str | None = None
     tenant: str | None = None
+    at_terminal: bool = False
+    """Whether this is the account of the operating system at the command line, and not a session of `remit serve`."""
 
     @property
     def id(self) -> str:

@@ -36,8 +36,9 @@ _VOID: Final = {
 
 def summarise_proposal(view: ProposalView) -> str:
     if view.state == "PENDING":
+        note = f" {view.preview_note}" if view.preview_note is not None else ""
         return (
-            f"{_waiting_sentence(f'remit approvals show {view.proposal_id}', view.link)} until {view.expires_at}."
+            f"{_waiting_sentence(f'remit approvals show {view.proposal_id}', view.link)} until {view.expires_at}.{note}"
             f" Then call plan_status, and apply_plan, with proposal_id {view.proposal_id}."
         )
     sentence = _PROPOSALS[view.state]

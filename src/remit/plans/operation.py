@@ -81,7 +81,7 @@ from remit.plans.engines.database_files import require_idle, require_none_busy
 from remit.plans.engines.duckdb import require_duckdb
 from remit.plans.model.folders import opened
 from remit.plans.model.remote_part import RemotePart
-from remit.plans.policy.executed_actions import runs_on_files, runs_something
+from remit.plans.policy.executes import runs_on_files, runs_something
 from remit.plans.policy.plan import decide_plan
 from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.required_approvals import uncovered

@@ -34,7 +34,7 @@ from remit.plans.draft_operation import DraftOperation, draft_of
 from remit.plans.engines.database_files import sweep
 from remit.plans.model.callbacks import NO_HOOKS, LaterRollback, PlanHooks
 from remit.plans.operation import PlanOperation, PlanRequest, request_of
-from remit.plans.policy.executed_actions import runs_something, uses_server
+from remit.plans.policy.executes import runs_something, uses_server
 from remit.plans.policy.required_approvals import uncovered
 from remit.plans.preview.document import PlanPreview
 from remit.plans.preview.inputs import find_changed_input

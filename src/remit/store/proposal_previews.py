@@ -24,6 +24,12 @@ COMPUTED_AGAIN: Final = "proposal.previewed"
 """The entry of a preview that was computed after the plan was proposed. The first one is recorded with the proposal."""
 COMPUTING_FAILED: Final = "proposal.preview_failed"
 """The entry of a preview that could not be computed after the plan was proposed, with the reason, for people."""
+QUEUED: Final = "proposal.preview_queued"
+"""The entry in the transaction of a proposal whose preview executes something and is computed right away."""
+DEFERRED: Final = "proposal.preview_deferred"
+"""The entry in the transaction of a proposal whose preview is left to a person, with the reason."""
+MOST_COUNTED: Final = 1_000
+"""The most proposals of one proposer that are counted."""
 RECORDED_BY: Final = (KIND_OF["PENDING"], COMPUTED_AGAIN)
 _COLUMNS: Final = ", ".join(PreviewRow._fields)
 _INSERT: Final = f"INSERT INTO proposal_previews ({_COLUMNS}, document) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
@@ -34,6 +40,15 @@ _FORGET: Final = """UPDATE proposal_previews SET document = NULL
 _READ: Final = f"SELECT {_COLUMNS}, document FROM proposal_previews WHERE tenant_id = ? AND proposal_id = ?"
 _LATEST: Final = """SELECT max(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
   AND kind = ?"""
+
+_STEPS: Final = f"""SELECT kind, max(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
+  AND kind IN ('{COMPUTED_AGAIN}', '{COMPUTING_FAILED}', '{DEFERRED}') GROUP BY kind"""
+_STORED: Final = "SELECT 1 FROM proposal_previews WHERE tenant_id = ? AND proposal_id = ?"
+_PAYLOAD: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+_QUEUED_SINCE: Final = f"""SELECT count(*), coalesce(sum(CASE WHEN EXISTS (SELECT 1 FROM ledger_entries e
+    WHERE e.tenant_id = p.tenant_id AND e.correlation_id = p.proposal_id AND e.kind = '{QUEUED}') THEN 1 ELSE 0 END), 0)
+  FROM (SELECT tenant_id, proposal_id FROM plan_proposals WHERE tenant_id = ? AND proposed_by = ? AND created_at > ?
+    ORDER BY created_at DESC, proposal_id DESC LIMIT {MOST_COUNTED}) p"""
 
 
 def store_preview(connection: Connection, row: PreviewRow, document: str) -> None:
@@ -62,6 +77,31 @@ def computed_again_at(connection: Connection, tenant_id: str, proposal_id: str) 
 def computing_failed_at(connection: Connection, tenant_id: str, proposal_id: str) -> int | None:
     """Return the place in the ledger of the last preview that could not be computed."""
     return _latest(connection, tenant_id, proposal_id, COMPUTING_FAILED)
+
+
+def is_stored(connection: Connection, tenant_id: str, proposal_id: str) -> bool:
+    """Return whether a preview is stored. The caller that shows it compares it with the signed entry."""
+    return connection.one(_STORED, (tenant_id, proposal_id)) is not None
+
+
+def computing_steps(connection: Connection, tenant_id: str, proposal_id: str) -> dict[str, int]:
+    """Return the place of the newest entry of each kind about computing the preview of a proposal."""
+    return {str(kind): int(seq) for kind, seq in connection.rows(_STEPS, (tenant_id, proposal_id))}
+
+
+def read_payload_at(connection: Connection, tenant_id: str, seq: int) -> str:
+    found = connection.one(_PAYLOAD, (tenant_id, seq))
+    return str(found[0]) if found else ""
+
+
+def queued_since(connection: Connection, tenant_id: str, proposed_by: str, since: str) -> int:
+    """Return how many previews of this proposer were queued after a time.
+
+    It reads a limited number of proposals by an index. A proposer with more of them counts as one with that many
+    previews.
+    """
+    proposals, queued = connection.one(_QUEUED_SINCE, (tenant_id, proposed_by, since)) or (0, 0)
+    return int(proposals if proposals >= MOST_COUNTED else queued)
 
 
 def _latest(connection: Connection, tenant_id: str, proposal_id: str, kind: str) -> int | None:

@@ -372,12 +372,15 @@ class Workspace(WorkspaceServices):
             The envelope. Pass `envelope.canonical()` to `apply`.
 
         Raises:
-            RefusedError: An action of the plan would fail, or an approval that the plan needs is missing or not needed.
+            RefusedError: An action of the plan would fail, an approval that the plan needs is missing or not needed, or
+                `approvals.allow_own` is false: then the plan is proposed, and another person approves it.
             EnvironmentFailureError: The machine, the store or the disk failed.
         """
         from remit.authority.envelope import DEFAULT_LIFE
         from remit.contracts.plans.envelope import Approvals as Allowances
+        from remit.identity.own_requests import require_own_plans_allowed
 
+        require_own_plans_allowed(self.config)
         approvals = Allowances(
             protected=tuple(protected),
             executable=tuple(executable),

@@ -13,7 +13,7 @@ from tests.plans.project import action, create, delete, digest_of, plan_of, rena
 from tests.support.web_server import Answer, WebSite, Who
 
 SECRET: Final = "hunter2"
-CAPS: Final = ("plan.propose", "plan.apply", "plan.undo", "task.run")
+CAPS: Final = ("plan.propose", "plan.execute_preview", "plan.apply", "plan.undo", "task.run")
 SETTINGS: Final[dict[str, Any]] = {
     "connections": {"duckdb": {"type": "duckdb", "path": "data/shop.duckdb"}, "memory": {"type": "duckdb"}},
     "pipelines": {"tidy": {"type": "sql", "connection": "duckdb", "steps": ["sql/step.sql"]}},

@@ -1,12 +1,12 @@
 """Somebody at a desk of his own process, who may be killed at it.
 
-acting.py ROOT {propose FILE KEY, compute ID, approve ID, deny ID, apply ID}
+acting.py ROOT {propose FILE KEY, agent FILE KEY TOKEN, compute ID, approve ID, deny ID, apply ID}
 """
 
 import sys
 from pathlib import Path
 
-from remit.identity.callers import PersonCaller
+from remit.identity.callers import AgentCaller, PersonCaller
 from remit.identity.person import Person
 from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
@@ -19,6 +19,9 @@ if __name__ == "__main__":
         plans = PlanService(workspace)
         if what == "propose":
             view = plans.propose(who, Path(more[0]).read_bytes(), key=more[1])
+        elif what == "agent":
+            view = plans.propose(AgentCaller.by(workspace.tokens, more[2]), Path(more[0]).read_bytes(), key=more[1])
+            plans.finish_previews(60)
         elif what == "compute":
             plans.compute_preview(who, more[0])
             view = plans.get(who, more[0])

@@ -18,7 +18,7 @@ from remit.services.plans.service import PlanService
 from tests.plans.project import Project, plan_of, replace
 from tests.support.task_workspace import MovableClock
 
-CAPS = ("plan.propose", "plan.apply", "plan.undo")
+CAPS = ("plan.propose", "plan.execute_preview", "plan.apply", "plan.undo")
 ADMIN = PersonCaller(Person("os:ada"), "admin")
 APPROVER = PersonCaller(Person("os:bob"), "approver")
 OPERATOR = PersonCaller(Person("os:oto"), "operator")

@@ -118,7 +118,9 @@ class Stage:
     # --- what agents do -----------------------------------------------------------------------------------------------
 
     def token(self, agent: str, *caps: str) -> AgentCaller:
-        wish = TokenRequest(agent, caps or ("plan.propose", "plan.apply"), TokenConstraints(), timedelta(days=2))
+        wish = TokenRequest(
+            agent, caps or ("plan.propose", "plan.execute_preview", "plan.apply"), TokenConstraints(), timedelta(days=2)
+        )
         issued = self.workspace.tokens.issue(wish)
         return AgentCaller.by(self.workspace.tokens, issued.text)
 

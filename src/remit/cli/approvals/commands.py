@@ -32,6 +32,7 @@ from remit.cli.approvals.render import render_approval, render_request, render_s
 from remit.cli.approvals.requests import approve_request
 from remit.cli.approvals.watch import ApprovalPrompt, render_decided, require_terminal, watch
 from remit.cli.common.completion import complete_question
+from remit.cli.common.identity import as_admin
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.allow_options import Allowance, allow_options
 from remit.cli.plans.preview_digest import named_preview, unseen_lines_option
@@ -262,7 +263,7 @@ def _decide_goal(  # noqa: PLR0913 - the arguments of two commands
     approved: bool,
     as_json: bool,
 ) -> None:
-    goal = decide_goal(workspace, tenant, approval_id, approved=approved, who=who, reason=reason)
+    goal = decide_goal(workspace, tenant, approval_id, approved=approved, caller=as_admin(who), reason=reason)
     print_decided_goal(goal, who, directory, approved=approved, as_json=as_json)
 
 

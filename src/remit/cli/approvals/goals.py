@@ -13,6 +13,7 @@ import click
 
 from remit.cli.approvals.watch import ApprovalPrompt, PromptText
 from remit.cli.common.bidi import display_name, display_text
+from remit.cli.common.identity import as_admin
 from remit.cli.common.options import show_json, show_table
 from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.tenants import find_tenant
@@ -122,7 +123,7 @@ def _make_prompt(workspace: Workspace, found: WaitingGoal, who: Person, director
     tenant, name = found.tenant_id, found.correlation_id
 
     def decide(approved: bool, reason: str | None) -> str:
-        goal = decide_goal(workspace, tenant, name, approved=approved, who=who, reason=reason)
+        goal = decide_goal(workspace, tenant, name, approved=approved, caller=as_admin(who), reason=reason)
         return "\n".join(_render_decided(goal, directory, approved=approved))
 
     show = joined(("remit", "approvals", "show", *LocationOptions(directory, tenant).arguments, *quote_argument(name)))

@@ -14,6 +14,7 @@ from remit.cli.approvals.render import render_time_left
 from remit.cli.approvals.watch import ApprovalPrompt, PromptText
 from remit.cli.common.bidi import display_name
 from remit.cli.common.errors import about_plan
+from remit.cli.common.identity import as_admin
 from remit.cli.common.options import show_json, show_table
 from remit.cli.common.progress import showing_progress
 from remit.cli.common.signals import interrupting
@@ -35,6 +36,7 @@ from remit.contracts.services.plans import MAX_PAGE, ChangedSince, ProposalPrevi
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, parse_time
 from remit.identity.callers import PersonCaller
+from remit.identity.own_requests import find_own_request_refusal, require_other_person
 from remit.identity.person import Person
 from remit.ledger.entry import Entry
 from remit.ledger.search import SearchFilter, find_entries
@@ -48,6 +50,7 @@ from remit.workspace.workspace import Workspace
 LABEL: Final = 10
 MAX_CHANGES: Final = 20
 MAX_LISTED: Final = 1_000
+_STATE_WORDS: Final = {"computing": "is being computed", "not_computed": "not computed", "failed": "failed"}
 
 
 class ApprovalArguments(NamedTuple):
@@ -79,7 +82,7 @@ class UnusedApproval(NamedTuple):
 
 
 def list_waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
-    return PlanService(workspace).list_pending(_as_admin(who))
+    return PlanService(workspace).list_pending(as_admin(who))
 
 
 def list_plans(workspace: Workspace, who: Person, *, everything: bool) -> list[ProposalView]:
@@ -88,7 +91,7 @@ def list_plans(workspace: Workspace, who: Person, *, everything: bool) -> list[P
         return list_waiting_plans(workspace, who)
     service, found, cursor = PlanService(workspace), list[ProposalView](), None
     while len(found) < MAX_LISTED:
-        page = service.list_proposals(_as_admin(who), cursor=cursor, limit=min(MAX_PAGE, MAX_LISTED - len(found)))
+        page = service.list_proposals(as_admin(who), cursor=cursor, limit=min(MAX_PAGE, MAX_LISTED - len(found)))
         found += page.items
         if (cursor := page.next) is None:
             break
@@ -111,7 +114,8 @@ def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: 
 def _describe_state(workspace: Workspace, view: ProposalView) -> str:
     """Return the state with the time that is left, or the person who decided."""
     if view.state == "PENDING":
-        return f"pending, {_time_left(workspace, view)} left"
+        missing = f", preview {_STATE_WORDS[view.preview_state]}" if view.preview_state in _STATE_WORDS else ""
+        return f"pending, {_time_left(workspace, view)} left{missing}"
     state = view.state.lower().replace("_", " ")
     if view.state == "APPROVED":
         return f"approved by {view.decided_by}, not applied"
@@ -149,7 +153,7 @@ def show_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
     """Show a proposal, with its stored preview if there is one."""
-    service, caller = PlanService(workspace), _as_admin(who)
+    service, caller = PlanService(workspace), as_admin(who)
     view = service.get(caller, proposal_id)
     shown = _find_stored_preview(service, caller, view) if view.state == "PENDING" else None
     unused = _find_unused_approval(workspace, service, caller, view) if view.state == "APPROVED" else UnusedApproval()
@@ -159,7 +163,9 @@ def show_plan(
         more = {"preview_failed": failed._asdict()} if failed is not None else {}
         show_json({"proposal": view.tree(), "preview": preview, **more, **unused.as_json()})
         return
-    click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=_diff_limit(full=full), unused=unused)))
+    own = find_own_request_refusal(caller, view.proposed_by, workspace.config, where=f"proposal {proposal_id}")
+    max_lines = _diff_limit(full=full)
+    click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=max_lines, unused=unused, own=own)))
 
 
 @about_plan()
@@ -167,7 +173,7 @@ def compute_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
     """Compute the preview of a proposal again, store it, and show it."""
-    service, caller = PlanService(workspace), _as_admin(who)
+    service, caller = PlanService(workspace), as_admin(who)
     with interrupting(), showing_progress(quiet=as_json):
         shown = service.compute_preview(caller, proposal_id)
     view = service.get(caller, proposal_id)
@@ -182,11 +188,12 @@ def approve_plan(workspace: Workspace, proposal_id: str, arguments: ApprovalArgu
     """Approve the preview that the person read: named by its digest, or shown by this command."""
     service, caller, allowed, named = (
         PlanService(workspace),
-        _as_admin(arguments.who),
+        as_admin(arguments.who),
         arguments.allowed,
         arguments.named,
     )
     row = service.require_unanswered(caller, proposal_id)
+    require_other_person(caller, row.proposed_by, workspace.config, where=f"proposal {proposal_id}")
     shown, max_lines = service.read_preview(caller, proposal_id), _diff_limit(full=arguments.full)
     if shown.changed_since:
         compute = _command("compute", arguments.directory, proposal_id)
@@ -224,7 +231,7 @@ def approve_plan(workspace: Workspace, proposal_id: str, arguments: ApprovalArgu
 
 @about_plan()
 def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str | None) -> ProposalView:
-    return PlanService(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
+    return PlanService(workspace).decide(as_admin(who), proposal_id, approved=False, reason=reason)
 
 
 def list_plan_prompts(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
@@ -234,11 +241,14 @@ def list_plan_prompts(workspace: Workspace, who: Person, directory: Path) -> Ite
 
 def _make_prompt(workspace: Workspace, view: ProposalView, who: Person, directory: Path) -> ApprovalPrompt:
     """Make the prompt that approves the preview it shows. An approval by name needs a command, which it prints."""
-    service, caller, name = PlanService(workspace), _as_admin(who), view.proposal_id
+    service, caller, name = PlanService(workspace), as_admin(who), view.proposal_id
     no_allowance = Allowance({}, even_if_it_fails=False)
     digests: list[str] = []
 
     def show() -> PromptText | None:
+        where = f"proposal {name}"
+        if refusal := find_own_request_refusal(caller, view.proposed_by, workspace.config, where=where):
+            raise refusal
         shown = service.read_preview(caller, name)
         digests[:] = [shown.preview_digest]
         lines = "\n".join(_lines(workspace, view, shown, directory, no_allowance, max_lines=DIFF_LINES))
@@ -349,7 +359,7 @@ def _require_confirmation(
         )
 
 
-def _lines(
+def _lines(  # noqa: PLR0913 - what one text shows
     workspace: Workspace,
     view: ProposalView,
     shown: ProposalPreview | None,
@@ -358,8 +368,12 @@ def _lines(
     *,
     max_lines: int | None,
     unused: UnusedApproval | None = None,
+    own: RefusedError | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a proposal. `allowed` is given if the question follows right below."""
+    """Yield the lines of a proposal. `allowed` is given if the question follows right below.
+
+    `own` says why the reader cannot approve it, if they proposed it themselves.
+    """
     by = display_name(view.proposed_by) + (f", token {display_name(view.token_jti)}" if view.token_jti else "")
     yield click.style(f"Proposal {view.proposal_id}", bold=True) + f", by {by}"
     yield _render_labelled("plan", display_name(view.title))
@@ -372,11 +386,14 @@ def _lines(
         yield from _render_computed(shown, directory)
         yield from render_digest_options(shown.document, max_lines)
         yield _render_labelled("time", f"{_time_left(workspace, view)} left, until {view.expires_at[:19]}Z")
-        if allowed is None:
+        if own is not None:
+            yield _render_labelled("answer", _command("deny", directory, view.proposal_id))
+            yield _render_labelled("", f"{display_name(own.what)}. {display_name(own.next_step)}")
+        elif allowed is None:
             yield from _render_answers(shown, directory, max_lines)
         return
     if view.state == "PENDING":
-        yield from _render_missing_preview(_find_failed_preview(workspace, view))
+        yield from _render_missing_preview(_find_failed_preview(workspace, view), view.preview_note)
         yield _render_labelled(
             "compute",
             f"{_command('compute', directory, view.proposal_id)} (runs the SQL and pipelines of the plan)",
@@ -416,9 +433,11 @@ def _render_unused(view: ProposalView, unused: UnusedApproval, directory: Path) 
     yield _render_labelled("", f"Or withdraw it, and have it proposed again for the files as they are: {withdraw}")
 
 
-def _render_missing_preview(failed: FailedPreview | None) -> Iterator[str]:
+def _render_missing_preview(failed: FailedPreview | None, note: str | None) -> Iterator[str]:
     if failed is None:
         yield _render_labelled("preview", "none is stored, so the effect of the plan is not known")
+        if note is not None:
+            yield _render_labelled("", note)
         return
     place = f" ({display_name(failed.where)})" if failed.where else ""
     yield _render_labelled(
@@ -481,8 +500,3 @@ def _time_left(workspace: Workspace, view: ProposalView) -> str:
 
 def _render_labelled(label: str, text: str) -> str:
     return f"  {label.ljust(LABEL)}{text}"
-
-
-def _as_admin(who: Person) -> PersonCaller:
-    """Return the person at the terminal with every right. They can open the state directory anyway."""
-    return PersonCaller(who, "admin")

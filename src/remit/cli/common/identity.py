@@ -9,12 +9,12 @@ import click
 
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
-from remit.identity.person import AGENT_VARIABLES, person_at_terminal
+from remit.identity.person import AGENT_VARIABLES, Person, person_at_terminal
 from remit.ledger.clock import require_valid_when_signed
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.identity.callers import AgentCaller, Caller
+    from remit.identity.callers import AgentCaller, Caller, PersonCaller
 
 TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
 _MAX_TOKEN_LENGTH: Final = 20_000
@@ -28,11 +28,16 @@ token_option: Final = click.option(
 
 def resolve_caller(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
     """Return the agent of the token if there is one, else the person at the terminal, who has every right."""
+    if token is None and not workspace.environ.get(TOKEN_VARIABLE):
+        return as_admin(person_at_terminal(workspace.environ, name))
+    return authenticate_agent(workspace, token)
+
+
+def as_admin(who: Person) -> "PersonCaller":
+    """Return the person at the terminal with every right. They can open the state directory anyway."""
     from remit.identity.callers import PersonCaller  # noqa: PLC0415 - most commands need only the option
 
-    if token is None and not workspace.environ.get(TOKEN_VARIABLE):
-        return PersonCaller(person_at_terminal(workspace.environ, name), "admin")
-    return authenticate_agent(workspace, token)
+    return PersonCaller(who, "admin", at_terminal=True)
 
 
 def require_clock(workspace: Workspace, life: timedelta) -> None:

@@ -7,12 +7,12 @@ that agent, as over HTTP and MCP. The agent finds its own goals there, and no go
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from remit.cli.common.identity import TOKEN_VARIABLE, authenticate_agent
+from remit.cli.common.identity import TOKEN_VARIABLE, as_admin, authenticate_agent
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import uuid7
 from remit.goals.core import TransactionHook, no_op_hook
 from remit.goals.service import Reply
-from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.callers import AgentCaller
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.services.base.permissions import Right, require
 from remit.services.goals.actor_check import ActorCheck
@@ -108,7 +108,7 @@ class GoalRequester:
         """Return the hook that records the person. An agent without a token records nothing."""
         if any(self.workspace.environ.get(variable) for variable in AGENT_VARIABLES):
             return no_op_hook
-        person = PersonCaller(person_at_terminal(self.workspace.environ), "admin")
+        person = as_admin(person_at_terminal(self.workspace.environ))
         return ActorCheck(person, tenant, correlation_id)
 
     def _run_checked(self, tenant: str, correlation_id: str, run: Callable[[TransactionHook], Reply]) -> Reply:

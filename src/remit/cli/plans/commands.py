@@ -46,6 +46,7 @@ from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, RefusedError
+from remit.identity.own_requests import require_own_plans_allowed
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.parsing import read_bounded
 from remit.plans.model.callbacks import LaterRollback
@@ -181,6 +182,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     # The output is opened first. An approval that is signed and recorded but cannot be written would be lost.
     with open_output(output, reserved=(plan.name,)) as out:
         with Workspace.open(directory) as workspace:
+            require_own_plans_allowed(workspace.config)
             require_clock(workspace, timedelta(minutes=minutes))
             document = preview_for_person(workspace, raw, quiet=as_json)
             if named is not None:
@@ -278,6 +280,7 @@ def run(
     raw = _read(plan, Plan)
     screen = None if yes or is_stdin(plan) else find_screen(as_json=as_json)
     with Workspace.open(directory) as workspace:
+        require_own_plans_allowed(workspace.config)
         require_clock(workspace, DEFAULT_LIFE)
         document = preview_for_person(workspace, raw, quiet=as_json)
         if not as_json:

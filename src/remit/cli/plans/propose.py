@@ -85,6 +85,8 @@ def _print_proposal(made: ProposalView, *, as_json: bool) -> None:
         click.echo(f"  Proposed before; its state is {made.state}.")
         return
     click.echo(f"  A person must decide before {made.expires_at[:19]}Z: remit approvals show {made.proposal_id}")
+    if made.preview_note:
+        click.echo(f"  {made.preview_note}")
     if made.link:
         click.echo(f"  In the console: {made.link}")
     click.echo(f"  Then: remit apply --proposal {made.proposal_id}")

@@ -22,6 +22,8 @@ Position = Annotated[str, Field(min_length=1, max_length=65_536)]
 Link = Annotated[str, Field(max_length=4_096)]
 
 QuestionKind = Literal["request", "plan", "goal", "confirmation"]
+PreviewState = Literal["computed", "computing", "not_computed", "failed"]
+"""Whether the preview of a pending plan is stored. `not_computed`: a person computes it before the decision."""
 QuestionState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
 WaitingFor = Literal["confirmation", "approval", "clarification"]
 
@@ -133,6 +135,9 @@ class Question(Contract):
     decided_by: ShortText | None = None
     decided_at: Timestamp | None = None
     reason: ShortText | None = None
+    preview_state: PreviewState | None = Field(
+        default=None, description="For a plan that waits for a decision: whether its preview is stored."
+    )
     link: Link | None = None
 
 

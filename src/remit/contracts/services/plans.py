@@ -26,7 +26,7 @@ from remit.contracts.plans.proposal import MAX_NOTE
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.status import CompletionStatus
-from remit.contracts.services.common import ErrorTold, Link, Page, Progress
+from remit.contracts.services.common import ErrorTold, Link, Page, PreviewState, Progress
 from remit.parsing import Bounds
 
 MAX_PAGE: Final = 200
@@ -87,6 +87,13 @@ class ProposalView(Contract):
     refused: ErrorTold | None = Field(
         default=None,
         description="Why the last attempt to apply it changed nothing. For an agent, as far as this process knows.",
+    )
+    preview_state: PreviewState | None = Field(
+        default=None,
+        description="For people, while the plan waits for a decision: whether its preview is stored. Otherwise null.",
+    )
+    preview_note: ShortText | None = Field(
+        default=None, description="Why the preview is not computed, and who computes it. Null: nothing to say."
     )
     link: Link | None = None
 

@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from remit.core.canonical import digest, digest_bytes
 from remit.core.errors import Reason, RefusedError
 from remit.plans.proposals.previews import ComputedPreview
 from remit.store.proposals import ProposalRow
+
+PreviewExecution = Literal["nothing", "allowed", "not_allowed"]
+"""Whether computing the preview later executes something, and whether the proposer may cause that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class ProposalDraft:
     """When the proposer's token expires. The proposal ends with it."""
     preview: ComputedPreview | None = None
     """The preview that was computed for this proposal. Without one, it must be computed before an approval."""
+    execution: PreviewExecution = "nothing"
+    """For a draft without a preview: what computing it would mean."""
 
     @property
     def plan_digest(self) -> str:

@@ -73,8 +73,9 @@ class FailedPreview(NamedTuple):
 class PreviewNotStoredError(RefusedError):
     """There is no preview to show. Computing one is a deliberate act: it runs the plan's SQL and pipelines."""
 
-    def __init__(self, proposal_id: str, failed: FailedPreview | None = None) -> None:
+    def __init__(self, proposal_id: str, failed: FailedPreview | None = None, why: str = "") -> None:
         what = "no preview of this plan is stored, so its effect cannot be shown"
+        what += f": {why}" if why else ""
         first = ""
         if failed is not None:
             what = f"no preview of this plan is stored, because computing it failed at {failed.at[:19]}Z: {failed.what}"

@@ -9,6 +9,7 @@ from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
+from remit.plans.proposals.admission import Deferral, PreviewStatus, find_deferral, read_preview_status
 from remit.plans.proposals.errors import already_closed_error, not_approved_error, not_found_error, unverified_row_error
 from remit.plans.proposals.evidence import ProposalVerifier
 from remit.plans.proposals.previews import (
@@ -131,6 +132,16 @@ class ProposalQueries:
         """Return why the preview could not be computed, if that is recorded and no preview is stored."""
         with self._ledger().store.reading_pooled() as connection:
             return find_failed_preview(connection, self._ledger().keyring, row)
+
+    def preview_status_of(self, row: ProposalRow, is_computing: Callable[[], bool]) -> PreviewStatus:
+        """Return whether the preview of a pending proposal is stored. For display only; computes nothing."""
+        with self._ledger().store.reading_pooled() as connection:
+            return read_preview_status(connection, row, is_computing)
+
+    def deferral_of(self, row: ProposalRow) -> Deferral | None:
+        """Return why the preview was left to a person when the plan was proposed, or None if it was not."""
+        with self._ledger().store.reading_pooled() as connection:
+            return find_deferral(connection, row)
 
     def title_and_risk_of(self, row: ProposalRow) -> tuple[str, str]:
         """Return title and risk for people, from the newest preview, or from the proposal if there is none.

@@ -19,6 +19,7 @@ from remit.identity.person import Person, agent_cannot_decide
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
+from remit.plans.proposals.admission import admit_preview
 from remit.plans.proposals.draft import ProposalDraft, proposal_id_for, same_plan
 from remit.plans.proposals.errors import already_closed_error, not_found_error, overdue_error, unverified_row_error
 from remit.plans.proposals.previews import (
@@ -97,6 +98,8 @@ class Proposals(ProposalQueries):
             insert_row(batch.store, row, plan)
             if draft.preview is not None:
                 save_preview(batch, row, draft.preview, entry)
+            elif draft.execution != "nothing":
+                batch.append(admit_preview(batch, row, draft, now))
             reach("proposal.inserted")
             return row
 

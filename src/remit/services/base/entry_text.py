@@ -253,6 +253,8 @@ def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
         return _join(payload.get("person"), payload.get("role"), on_behalf_of, payload.get("how"))
     if kind == "proposal.preview_failed":
         return _join(payload.get("plan_id"), payload.get("what"))
+    if kind == "proposal.preview_deferred":
+        return _join(payload.get("plan_id"), f"a person computes the preview: {payload.get('why')}")
     if subject == "proposal":
         return _join(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
     if kind in {"goal.asked", "task.asked"}:

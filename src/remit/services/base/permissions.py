@@ -20,6 +20,7 @@ class Right(StrEnum):
     PREVIEW = "preview"
     LOOK = "look"
     PROPOSE = "propose"
+    COMPUTE = "compute"
     DECIDE = "decide"
     CANCEL = "cancel"
     APPLY = "apply"
@@ -56,6 +57,8 @@ RULES: Final[dict[Right, Permission]] = {
     Right.PREVIEW: Permission(_OPERATING, "plan.propose", "preview a plan"),
     Right.LOOK: Permission(_ALL, "plan.propose", "see the preview of a proposed plan"),
     Right.PROPOSE: Permission(_OPERATING, "plan.propose", "propose a plan"),
+    # People may compute any preview. An agent causes the computation of its own proposals only.
+    Right.COMPUTE: Permission(_OPERATING, "plan.execute_preview", "compute a preview that runs SQL or pipelines"),
     Right.DECIDE: Permission(_DECIDING, None, "approve or deny"),
     # To stop a plan is safe. So everyone who could have denied it may stop it until it is done.
     Right.CANCEL: Permission(_DECIDING | _OPERATING, "plan.propose", "withdraw or stop a plan"),

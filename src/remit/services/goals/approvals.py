@@ -14,7 +14,8 @@ from remit.core.text import printable
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.service import self_approval_error
 from remit.goals.status import GoalStatus, WaitingGoal, read_goal_awaiting_approval, read_goal_status
-from remit.identity.person import Person
+from remit.identity.callers import PersonCaller
+from remit.identity.own_requests import require_other_person
 from remit.ledger.cursor import tenants_in
 from remit.ledger.goal_queries import goals_waiting_since, goals_with_event_since
 from remit.ledger.search import not_before_newest
@@ -111,22 +112,25 @@ def decide_goal(
     correlation_id: str,
     *,
     approved: bool,
-    who: Person,
+    caller: PersonCaller,
     reason: str | None,
-    as_user: str | None = None,
 ) -> WaitingGoal:
-    """Approve or deny a goal, and return it. `as_user` is the user that the person is, if any.
+    """Approve or deny a goal, and return it.
 
-    The person cannot approve a goal of that user (`GoalService.approve` checks this), nor decide a goal that they
-    requested, with any role. Limit: an account of the operating system can decide a goal that it requested at the
-    command line for a user. The ledger names the account both times.
+    The person cannot approve a goal of the user that they are (`GoalService.approve` checks this), nor decide a goal
+    that they requested, with any role. Limit: an account of the operating system can decide a goal that it requested at
+    the command line for a user; it can approve it only where people may approve what they requested themselves. The
+    ledger names the account both times.
     """
+    who = caller.person
     found = require_waiting(workspace, tenant, correlation_id)
     with workspace.store.reading_pooled() as connection:
-        # The command line believes `--user`, so the account of the operating system says nothing about the user.
-        is_account = who.id.startswith("os:")
-        if not is_account and find_requester(connection, tenant, correlation_id, GOAL_REQUESTED) == who.id:
-            raise self_approval_error(correlation_id)
+        requester = find_requester(connection, tenant, correlation_id, GOAL_REQUESTED)
+    # The command line believes `--user`, so the account of the operating system says nothing about the user.
+    if requester == who.id and not who.id.startswith("os:"):
+        raise self_approval_error(correlation_id)
+    if approved and requester is not None:
+        require_other_person(caller, requester, workspace.config, where=f"correlation {correlation_id}")
     if approved and found.problem:
         raise RefusedError(
             Reason.STATE_MISSING,
@@ -136,7 +140,12 @@ def decide_goal(
         )
     reason_text = printable(reason.strip()) if reason else ""
     workspace.goals.approve(
-        correlation_id, tenant=tenant, who=who, approved=approved, reason=reason_text, as_user=as_user
+        correlation_id,
+        tenant=tenant,
+        who=who,
+        approved=approved,
+        reason=reason_text,
+        as_user=caller.user if caller.tenant == tenant else None,
     )
     workspace.approvals.change_signal.notify()
     return found

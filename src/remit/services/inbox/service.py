@@ -22,8 +22,10 @@ from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.status import WaitingGoal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
+from remit.identity.own_requests import find_own_request_refusal
 from remit.identity.person import agent_cannot_decide
 from remit.services.base.context import ServiceContext
+from remit.services.base.ownership import GOAL_REQUESTED, find_requester
 from remit.services.base.permissions import Right, require
 from remit.services.base.screenshots import read_picture
 from remit.services.goals.approvals import (
@@ -120,9 +122,8 @@ class Inbox:
                 _require_tenant(tenant),
                 name,
                 approved=decision.approved,
-                who=who.person,
+                caller=who,
                 reason=decision.reason,
-                as_user=who.user if who.tenant == tenant else None,
             )
             state = "APPROVED" if decision.approved else "DENIED"
             decided = {"state": state, "decided_by": who.person.signature, "reason": decision.reason}
@@ -135,6 +136,24 @@ class Inbox:
             reason=decision.reason,
         )
         return self._proposal_question(view)
+
+    def find_own_request_refusal(self, caller: PersonCaller, question: Question) -> RefusedError | None:
+        """Return why the caller cannot approve this request of their own, or None. They may still deny it.
+
+        Requests of browsers and calls are always those of agents.
+        """
+        require(caller, Right.SEE)
+        workspace = self._context.workspace
+        requester: str | None = None
+        if question.kind == "plan":
+            requester = question.asked_by
+        elif question.kind == "goal":
+            with workspace.store.reading_pooled() as connection:
+                requester = find_requester(connection, question.tenant, question.id, GOAL_REQUESTED)
+        where = f"{question.kind} {question.id}"
+        if requester is None:
+            return None
+        return find_own_request_refusal(caller, requester, workspace.config, where=where)
 
     def read_picture(self, caller: Caller, approval_id: str) -> bytes:
         """Return the screenshot of an approval request, as PNG."""
@@ -197,6 +216,7 @@ class Inbox:
             decided_by=view.decided_by,
             decided_at=view.decided_at,
             reason=view.reason,
+            preview_state=view.preview_state,
             link=self._context.link("inbox", "plan", view.proposal_id),
         )
 

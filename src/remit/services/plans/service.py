@@ -22,6 +22,7 @@ from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPrevi
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
+from remit.identity.own_requests import require_other_person
 from remit.identity.person import Person, agent_cannot_decide
 from remit.plans.approval_checks import OutdatedPreviewError, require_applicable
 from remit.plans.model.callbacks import PlanHooks
@@ -39,6 +40,13 @@ from remit.services.plans.agent_preview import agent_document, agent_risk, agent
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
 from remit.services.plans.next_steps import advise_after_apply
+from remit.services.plans.preview_computation import (
+    FOR_AGENT,
+    describe_missing_preview,
+    find_execution,
+    find_reason_not_computed,
+    wait_for_turn,
+)
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
     APPROVED_STATES,
@@ -122,10 +130,11 @@ class PlanService(PlanRuns):
             key=key,
             not_after=token.expires_at if token is not None else None,
             preview=computed,
+            execution=find_execution(caller, proposed, self._workspace.config),
         )
         row = self._workspace.proposals.propose(draft)
-        if computed is None:
-            self._compute_later(row, text, caller.actor)
+        if computed is None and self._workspace.proposals.deferral_of(row) is None:
+            self._compute_later(row, text, caller.actor, one_at_a_time=draft.execution != "nothing")
         return self._view(caller, row)
 
     def _parse_allowed(self, plan: bytes) -> Plan:
@@ -146,18 +155,22 @@ class PlanService(PlanRuns):
         require_applicable(preview, even_if_it_fails=True)
         return preview.summary, preview.document.risk, _to_computed_preview(preview)
 
-    def _compute_later(self, row: ProposalRow, text: bytes, actor: str) -> None:
+    def _compute_later(self, row: ProposalRow, text: bytes, actor: str, *, one_at_a_time: bool) -> None:
         """Compute the preview for people in a job. If that fails, or this process ends, a person can compute it later.
 
         The preview of a plan that was withdrawn or denied meanwhile is not computed: its SQL would hold locks for
-        nothing.
+        nothing. `one_at_a_time`: other processes compute nothing for the same proposer meanwhile.
         """
+
+        def wait_and_compute(job: Job[None]) -> None:
+            with wait_for_turn(self._workspace.state.path, row.proposed_by, lambda: job.is_cancelled):
+                compute_preview(job)
 
         def compute_preview(job: Job[None]) -> None:
             found = self._workspace.proposals.find(row.proposal_id)
-            if found is None or found.state != "PENDING" or job.is_cancelled:
-                return
             proposals = self._workspace.proposals
+            if found is None or found.state != "PENDING" or job.is_cancelled or proposals.preview_of(found) is not None:
+                return
             try:
                 preview = self._workspace.plans.preview(
                     text, PlanHooks(is_cancelled=lambda: job.is_cancelled, actor=actor)
@@ -170,7 +183,8 @@ class PlanService(PlanRuns):
 
         subject = _subject(row)
         try:
-            self._previews.start(f"preview:{subject}", compute_preview, subject=subject, owner=row.proposed_by)
+            work = wait_and_compute if one_at_a_time else compute_preview
+            self._previews.start(f"preview:{subject}", work, subject=subject, owner=row.proposed_by)
         except RefusedError as problem:  # not raised: it would tell the agent how long its other previews take
             _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
 
@@ -189,10 +203,10 @@ class PlanService(PlanRuns):
     def compute_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview:
         """Compute the preview of a proposed plan again, and store it. The ledger records the caller.
 
-        This needs the right to propose, because it runs the plan's SQL and pipelines again. Refuses a plan that was
+        This needs the right to compute, because it runs the plan's SQL and pipelines again. Refuses a plan that was
         applied or is closed. Refuses an approved plan if the new preview differs from the approved one.
         """
-        require(caller, Right.PROPOSE)
+        require(caller, Right.PROPOSE if isinstance(caller, AgentCaller) else Right.COMPUTE)
         row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
             raise RefusedError(
@@ -290,7 +304,8 @@ class PlanService(PlanRuns):
     ) -> ProposalView:
         """Record a person's decision. Only the first decision is valid.
 
-        An approval names the preview that the person saw, and signs an envelope.
+        An approval names the preview that the person saw, and signs an envelope. It is by another person than the one
+        who proposed the plan, unless `approvals.allow_own` allows it.
         """
         require(caller, Right.DECIDE)
         if isinstance(caller, AgentCaller):  # a second check: no table of rights can allow it
@@ -309,6 +324,7 @@ class PlanService(PlanRuns):
                 next_step="Read the preview of the proposal, and give its digest.",
             )
         self.require_unanswered(caller, row.proposal_id)
+        require_other_person(caller, row.proposed_by, self._workspace.config, where=f"proposal {row.proposal_id}")
         self._require_as_shown(row, preview_digest)
         try:
             self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
@@ -453,7 +469,9 @@ class PlanService(PlanRuns):
             job.wait(PREVIEW_WAIT_SECONDS)
             found = self._workspace.proposals.preview_of(row)
         if found is None:
-            raise PreviewNotStoredError(row.proposal_id, self._workspace.proposals.failed_preview_of(row))
+            failed = self._workspace.proposals.failed_preview_of(row)
+            status = self._workspace.proposals.preview_status_of(row, lambda: self._is_computing(row))
+            raise PreviewNotStoredError(row.proposal_id, failed, find_reason_not_computed(status) or "")
         document = PlanPreviewDocument.from_tree(json.loads(found.document), source="the stored preview")
         return ProposalPreview(
             proposal_id=row.proposal_id,
@@ -465,10 +483,22 @@ class PlanService(PlanRuns):
         )
 
     def _view(self, caller: Caller, row: ProposalRow) -> ProposalView:
+        proposals = self._workspace.proposals
         if isinstance(caller, AgentCaller):
-            return agent_proposal(self._views.proposal(row, self._find_job(row), with_recorded_refusal=False))
-        title, risk = self._workspace.proposals.title_and_risk_of(row)
-        return self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
+            is_deferred = row.state == "PENDING" and proposals.deferral_of(row) == "capability"
+            view = agent_proposal(self._views.proposal(row, self._find_job(row), with_recorded_refusal=False))
+            return view.model_copy(update={"preview_note": FOR_AGENT}) if is_deferred else view
+        title, risk = proposals.title_and_risk_of(row)
+        view = self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
+        if row.state != "PENDING":
+            return view
+        status = proposals.preview_status_of(row, lambda: self._is_computing(row))
+        note = describe_missing_preview(row, status)
+        return view.model_copy(update={"preview_state": status.state, "preview_note": note})
+
+    def _is_computing(self, row: ProposalRow) -> bool:
+        job = self._previews.find(_subject(row))
+        return job is not None and job.is_running
 
     def _listed_view(self, caller: Caller, row: ProposalRow) -> ProposalView | None:
         """Return the view for a list. People see that a row fails verification; an agent does not see the row."""

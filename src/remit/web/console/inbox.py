@@ -141,6 +141,7 @@ def _render_question(
     item = InboxItem(view.question)
     proposal, preview, preview_problem = _read_plan(request, viewer, view, is_unfolded=is_unfolded)
     digest = preview.preview_digest if preview else view.request.request_digest if view.request else ""
+    own = get_services(request).inbox.find_own_request_refusal(viewer.caller, view.question)
     why_not = _reason_not_to_approve(view, preview, preview_problem)
     outcome = find_outcome(request, viewer, view)
     before, after = _neighbours(request, viewer, item)
@@ -159,6 +160,7 @@ def _render_question(
         picture=_draw_plan(request, viewer, view) if preview else None,
         digest=digest,
         risk=preview.document.risk if preview else view.question.risk,
+        own=own,
         can_approve=not why_not,
         why_not=why_not,
         outcome=outcome,
