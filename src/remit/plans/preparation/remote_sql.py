@@ -88,22 +88,14 @@ def preview_remote_part(
     The failure of an action becomes its problem and is not raised. A lock that another session holds is raised, since
     nothing is known about the plan then. `in_earnest` means that the plan is about to be applied.
     """
-    plan, config, root = plan_context
-    actions = _ordered_actions(plan, config)
-    if not actions:
+    plan, config, _ = plan_context
+    found = prepare_statements(plan_context, servers, seconds, first_number=first_number)
+    if found is None:
         return None
-    bound: dict[str, str] = {}
-    texts = [
-        text
-        for number, action in enumerate(actions, start=first_number)
-        for text in _texts(number, action, config, root, bound)
-    ]
+    statements, read = found
+    bound, server = dict(read), statements.server
+    actions = _ordered_actions(plan, config)
     name = server_of(actions[0], config) or ""
-    server, connection = servers.find(name), config.connections.get(name)
-    reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
-    statements = PreparedStatements(
-        server, tuple(texts), reads_only, min(seconds, float(sum(seconds_for(each, config) for each in actions)))
-    )
     servers.on_progress(0, len(actions))
     try:
         result = _try_statements(servers, statements, in_earnest=in_earnest)
@@ -125,6 +117,32 @@ def preview_remote_part(
     bound[bound_as(name)] = result.bound
     inputs = [ApprovedInput.from_tree({"path": path, "digest": digest}) for path, digest in sorted(bound.items())]
     return RemotePreview(part, statements, tuple(inputs))
+
+
+def prepare_statements(
+    plan_context: PlanContext, servers: Servers, seconds: float, *, first_number: int
+) -> tuple[PreparedStatements, Mapping[str, str]] | None:
+    """Return the statements of the remote part, and the digests of the query files by their paths.
+
+    None for a plan without a remote part. Contacts no server and runs nothing: it reads the query files below the root,
+    and the URL of the connection. `seconds`: the time of the whole plan. `first_number`: the number of the first
+    action as the preview counted it, which is `RemotePart.actions[0].number`, or how many steps the plan has.
+    """
+    plan, config, root = plan_context
+    actions = _ordered_actions(plan, config)
+    if not actions:
+        return None
+    read: dict[str, str] = {}
+    texts = [
+        text
+        for number, action in enumerate(actions, start=first_number)
+        for text in _texts(number, action, config, root, read)
+    ]
+    name = server_of(actions[0], config) or ""
+    connection = config.connections.get(name)
+    reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
+    most = min(seconds, float(sum(seconds_for(each, config) for each in actions)))
+    return PreparedStatements(servers.find(name), tuple(texts), reads_only, most), read
 
 
 def bound_as(connection: str) -> str:
