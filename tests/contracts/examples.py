@@ -155,8 +155,9 @@ _SQL = {
     "changes_database": True,
     "statements": [
         {"number": 1, "kind": "DELETE", "words": "deletes from t", "reads": ["t"], "writes": ["t"]}
-        | {"rows_changed": 3, "destroys": True},
-        {"number": 2, "kind": "SELECT", "words": "reads t", "reads": None, "writes": [], "rows_read": 1},
+        | {"rows_changed": 3, "destroys": True, "estimated_rows": 4},
+        {"number": 2, "kind": "SELECT", "words": "reads t", "reads": None, "writes": [], "rows_read": 1}
+        | {"estimated_rows": 0},
     ],
     "left_out": 1,
     "result_rows": 1,
@@ -166,6 +167,8 @@ _SQL = {
     "server": "shop at db.example:5432/shop as remit",
     "tables": [{"table": "public.t", "inserted": 0, "updated": 1, "deleted": 3}],
     "irreversible": "public.t has no primary key",
+    "computed": "explained",
+    "notes": ["nothing was run"],
 }
 
 _REPORTS: dict[str, dict[str, Any]] = {

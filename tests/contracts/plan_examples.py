@@ -133,6 +133,7 @@ FULL_CONFIG: dict[str, Any] = {
             "url_file": None,
             "read_only": False,
             "lock_timeout_seconds": 3,
+            "preview": "execute",
             "statement_timeout_seconds": 60,
             "preview_timeout_seconds": 20,
             "functions": ["public.total"],

@@ -21,6 +21,8 @@ _RESTORE_ROWS: Final = (
     "The approval stays valid: apply again when these rows are as they were. Or preview the plan again with `remit"
     " preview` and approve it again."
 )
+_AGAIN: Final = "Preview the plan again, with `remit preview`, and approve it again."
+_OTHER_TABLES: Final = "the server, the role or a table of this plan is not what it was when the plan was approved"
 
 TableCounts = Mapping[str, tuple[int, int, int]]
 """For each table, the numbers of inserted, updated and deleted rows."""
@@ -96,14 +98,19 @@ def require_same_inputs(
 
     `describe_folder` says how a changed folder differs. It returns an empty text for a path that is no folder.
     """
+    was_run = preview.remote is None or preview.remote.computed == "execute"
     for path, found in differences(envelope, preview.inputs):
         how = describe_folder(path) or found
         is_server = is_bound_server(path)
         raise RefusedError(
             Reason.BINDING_MISMATCH,
-            f"{how}; {_describe_present_rows(preview)}" if is_server else how,
+            f"{how}; {_describe_present_rows(preview)}"
+            if is_server and was_run
+            else _OTHER_TABLES
+            if is_server
+            else how,
             where=path,
-            next_step=_RESTORE_ROWS if is_server else RESTORE_FILE,
+            next_step=RESTORE_FILE if not is_server else _RESTORE_ROWS if was_run else _AGAIN,
         )
 
 

@@ -18,7 +18,7 @@ from tests.support.crash_injection import Acknowledge
 from tests.support.postgres_server import shared_server_url, stop_server
 
 VARIABLE: Final = "REMIT_CRASH_SHOP_URL"
-SETTINGS: Final = {"connections": {"shop": {"type": "postgresql", "url_variable": VARIABLE}}}
+SETTINGS: Final = {"connections": {"shop": {"type": "postgresql", "preview": "execute", "url_variable": VARIABLE}}}
 STATEMENTS: Final = (
     "UPDATE orders SET total = total + 1 WHERE state = 'open'",
     "DELETE FROM orders WHERE state = 'done'",

@@ -115,6 +115,15 @@ class Shop:
         options = {"reads_only": False, "seconds": 20.0, "stop_on_error": True, **more}
         return self.engine.preview(self.server, self._texts(texts), folder=self.folder, **options)
 
+    def explain(self, *texts: SqlText | str, **more: Any) -> PostgresResult:
+        options = {"reads_only": False, "seconds": 20.0, **more}
+        return self.engine.explain(self.server, self._texts(texts), folder=self.folder, **options)
+
+    def tried(self, *texts: SqlText | str, **more: Any) -> PostgresResult:
+        """As an apply runs them, and rolled back. A preview would not run all statements."""
+        with self.begin(*texts, **more) as session:
+            return session.result
+
     def begin(self, *texts: SqlText | str, **more: Any) -> OpenTransaction:
         options = {"reads_only": False, "seconds": 20.0, **more}
         return self.engine.begin(self.server, self._texts(texts), folder=self.folder, **options)

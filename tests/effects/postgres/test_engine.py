@@ -14,7 +14,7 @@ from remit.sandbox.host import CancelledError, SandboxHost
 from tests.effects.postgres.postgres_sandbox import Shop, make_host
 from tests.support.patience import SOON
 
-CHANGE = "UPDATE customers SET city = 'Rome' WHERE id < 3; INSERT INTO orders (customer, total) VALUES (1, 99)"
+CHANGE = "UPDATE customers SET city = 'Rome' WHERE id < 3; INSERT INTO orders VALUES (100, 1, 99)"
 
 
 @pytest.mark.req("PX-29")
@@ -123,7 +123,7 @@ def test_words_that_a_function_made_of_rows_are_not_passed_on(shop: Shop) -> Non
     )
     shop.allow("public.telling")
     with pytest.raises(EnvironmentFailureError) as failed:
-        shop.preview("SELECT telling()")
+        shop.tried("SELECT telling()")
     assert "Ada" not in str(failed.value)
 
 
@@ -136,9 +136,9 @@ def test_a_transaction_that_a_procedure_would_end_is_not_ended(shop: Shop) -> No
     shop.allow("public.ending_too")
     before = shop.dump()
     with pytest.raises(EnvironmentFailureError):
-        shop.preview("UPDATE customers SET city = 'x'; SELECT ending_too()")
+        shop.tried("UPDATE customers SET city = 'x'; SELECT ending_too()")
     with pytest.raises(RefusedError):
-        shop.preview("UPDATE customers SET city = 'x'; CALL ending()")
+        shop.tried("UPDATE customers SET city = 'x'; CALL ending()")
     assert shop.dump() == before
 
 
@@ -164,10 +164,10 @@ def test_a_connection_that_only_reads_changes_nothing_whatever_hides_it(shop: Sh
     shop.allow("public.hidden")
     before = shop.dump()
     with pytest.raises(RefusedError, match="may only read"):
-        shop.preview("DELETE FROM customers", reads_only=True)
+        shop.tried("DELETE FROM customers", reads_only=True)
     with pytest.raises(RefusedError, match="transaction is read-only"):
-        shop.preview("SELECT hidden()", reads_only=True)
-    assert shop.preview("SELECT * FROM customers", reads_only=True).actions[0].tables == ()
+        shop.tried("SELECT hidden()", reads_only=True)
+    assert shop.tried("SELECT * FROM customers", reads_only=True).actions[0].tables == ()
     shop.apply("SELECT * FROM customers", reads_only=True)
     assert shop.dump() == before
 
@@ -207,7 +207,7 @@ def test_images_that_a_statement_forges_are_not_kept(shop: Shop) -> None:
         "(0, true, ''{1}'', ''{1,Forged,Nowhere}'')', t); END IF; RETURN 1; END $$"
     )
     shop.allow("public.forging")
-    seen = shop.preview("UPDATE customers SET city = 'x' WHERE id = 3; SELECT forging()")
+    seen = shop.tried("UPDATE customers SET city = 'x' WHERE id = 3; SELECT forging()")
     assert "could not be captured" in seen.actions[0].irreversible
     assert seen.images is None
 

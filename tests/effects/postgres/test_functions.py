@@ -503,12 +503,14 @@ def test_an_event_trigger_is_a_function_of_users_too(shop: Shop) -> None:
         "public.watches(), which the event trigger watcher calls," in refused(shop, "CREATE TABLE x (a integer)").what
     )
     problem = refused(shop, "INSERT INTO orders (customer) VALUES (1)")
-    assert "event triggers of the database would run when a preview copies the sequence" in problem.what
+    assert "event triggers of the database would run when an apply copies the sequence" in problem.what
     assert shop.preview("UPDATE customers SET city = 'x'").tables == (("public.customers", 0, 3, 0),)
     refused(shop, "SELECT ts_rewrite('a', 'SELECT 1')")  # by its name
     refused(shop, "UPDATE pg_settings SET setting = '1'")
     shop.allow("public.watches")
-    assert shop.preview("CREATE TABLE x (a integer)").actions[0].problem is None
+    seen = shop.preview("CREATE TABLE x (a integer)")
+    assert seen.actions[0].problem is None
+    assert seen.why.startswith("statement 1 (CREATE) calls public.watches() by the event trigger watcher, and a roll")
 
 
 @pytest.mark.req("PV-05")
@@ -518,7 +520,10 @@ def test_a_person_can_name_a_function_of_the_database(shop: Shop, named: str) ->
     shop.allow("other.fine", "public.fine(text)", "public.fines")
     assert "public.fine(integer,text)" in refused(shop, "SELECT fine(1, 'x')").what
     shop.allow(named)
-    answer = shop.preview("SELECT fine(1, 'x')").actions[0].answer
+    seen = shop.preview("SELECT fine(1, 'x')")
+    assert seen.was_explained
+    assert seen.why.startswith("statement 1 (SELECT) calls public.fine(integer,text)")
+    answer = shop.tried("SELECT fine(1, 'x')").actions[0].answer
     assert answer is not None
     assert answer.rows == (("1",),)
 
@@ -637,12 +642,14 @@ def test_a_preview_takes_no_number_from_a_sequence_and_apply_does(shop: Shop, te
     shop.ask(NUMBERED)
     before = shop.ask(SEQUENCES)
     seen = shop.preview(text)
+    assert seen.was_explained
+    assert "takes numbers from the sequence public." in seen.why
     assert seen.actions[0].problem is None
     assert shop.ask(SEQUENCES) == before
     shop.preview(text, in_earnest=True)
+    shop.explain(text)
     assert shop.ask(SEQUENCES) == before
     done = shop.apply(text)
-    assert done.tables == seen.tables
     if done.transaction.xid:
         assert shop.ask(SEQUENCES) != before
 
@@ -685,9 +692,9 @@ def test_a_default_that_a_foreign_key_sets_takes_its_number_from_a_copy(shop: Sh
 def test_a_sequence_of_another_role_is_not_used_up_by_a_preview(shop: Shop) -> None:
     shop.ask("CREATE TABLE theirs (a serial, b text); GRANT ALL ON theirs TO PUBLIC", url=shop.admin)
     shop.ask("GRANT ALL ON SEQUENCE theirs_a_seq TO PUBLIC", url=shop.admin)
-    problem = refused(shop, "INSERT INTO theirs (b) VALUES ('x')")
-    assert "public.theirs_a_seq, which does not belong to the role" in problem.what
-    assert "Write the numbers in the statement" in problem.next_step
+    seen = shop.preview("INSERT INTO theirs (b) VALUES ('x')")
+    assert "takes numbers from the sequence public.theirs_a_seq" in seen.why
+    assert shop.ask("SELECT last_value, is_called FROM theirs_a_seq", url=shop.admin) == [(1, False)]
     assert shop.preview("INSERT INTO theirs VALUES (1, 'x')").tables == (("public.theirs", 1, 0, 0),)
 
 

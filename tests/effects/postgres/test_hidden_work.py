@@ -41,7 +41,7 @@ def test_a_cursor_that_would_run_within_commit_is_refused(shop: Shop) -> None:
     shop.ask(EVIL)
     shop.allow("public.evil", "public.opens()")
     before = shop.dump()
-    for run in (shop.preview, shop.apply):
+    for run in (shop.tried, shop.apply):
         with pytest.raises(RefusedError) as refused:
             run("UPDATE customers SET city = 'x'; SELECT opens()")
         assert refused.value.reason is Reason.SQL_REFUSED
@@ -70,7 +70,7 @@ def test_a_function_that_changes_the_role_of_the_session_is_refused(shop: Shop) 
     shop.allow("public.becomes")
     try:
         with pytest.raises(RefusedError, match="changed the role of the session"):
-            shop.preview("SELECT becomes()")
+            shop.tried("SELECT becomes()")
     finally:
         shop.ask(f"DROP ROLE {other}", url=shop.admin)
 
@@ -80,7 +80,7 @@ def test_what_a_late_trigger_changes_is_counted_and_bound(shop: Shop) -> None:
     """Its names are found as the role's session finds them."""
     shop.ask(LATE.format(body="UPDATE totals SET n = n + 1;"))
     shop.allow("public.late")
-    seen = shop.preview("SELECT 1", ADDS)
+    seen = shop.tried("SELECT 1", ADDS)
     first, last = seen.actions
     assert first.tables == ()
     assert last.tables == (("public.log", 1, 0, 0), ("public.totals", 0, 1, 0))
@@ -88,7 +88,7 @@ def test_what_a_late_trigger_changes_is_counted_and_bound(shop: Shop) -> None:
     assert last.answer.statements[-1].writes == ("public.log", "public.totals")
     assert "public.totals" in last.answer.statements[-1].words
     shop.ask("CREATE OR REPLACE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$")
-    assert shop.preview("SELECT 1", ADDS).bound != seen.bound
+    assert shop.tried("SELECT 1", ADDS).bound != seen.bound
 
 
 @pytest.mark.req("PX-20", "PX-29")
@@ -192,7 +192,7 @@ def test_a_function_cannot_make_the_commit_less_durable(shop: Shop) -> None:
 def test_rows_that_a_function_deletes_are_reported_as_destroyed(shop: Shop, text: str) -> None:
     shop.ask(EVIL)
     shop.allow("public.evil", "public.opens()")
-    (action,) = shop.preview(text).actions
+    (action,) = shop.tried(text).actions
     assert action.answer is not None
     assert action.answer.statements[0].destroys
     assert ("public.orders", 0, 0, 3) in action.tables

@@ -87,6 +87,8 @@ def test_any_changes_of_rows_go_back_exactly(family: Shop, statements: list[str]
     before = family.dump()
     try:
         seen = family.preview(text)
+        if seen.was_explained:  # it takes numbers from a sequence
+            seen = family.tried(text)
     except EnvironmentFailureError as failed:
         if failed.reason is not Reason.SQL_FAILED:
             raise
@@ -340,6 +342,9 @@ def test_the_preview_reports_changes_that_cannot_be_undone(shop: Shop, made: str
     shop.allow("public.noted", "public.hidden")
     before = shop.dump()
     seen = shop.preview(text)
+    assert seen.actions[0].irreversible
+    if seen.was_explained:  # a function of the database
+        seen = shop.tried(text)
     assert words in seen.actions[0].irreversible
     assert seen.images is None
     assert shop.dump() == before

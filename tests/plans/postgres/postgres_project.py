@@ -14,10 +14,10 @@ from tests.plans.project import Project, plan_of, replace
 from tests.plans.sql.shop import sql
 
 VARIABLE: Final = "SHOP_URL"
-CONNECTIONS: Final = {
-    "shop": {"type": "postgresql", "url_variable": VARIABLE},
-    "reading": {"type": "postgresql", "url_variable": VARIABLE, "read_only": True},
-    "other": {"type": "postgresql", "url_variable": "OTHER_URL"},
+CONNECTIONS: Final[dict[str, dict[str, object]]] = {
+    "shop": {"type": "postgresql", "url_variable": VARIABLE, "preview": "execute"},
+    "reading": {"type": "postgresql", "url_variable": VARIABLE, "read_only": True, "preview": "execute"},
+    "other": {"type": "postgresql", "url_variable": "OTHER_URL", "preview": "execute"},
 }
 SECRET: Final = "xyzzy-hunter2"
 """In a row that plans change: it belongs into the kept rows, and nowhere else."""

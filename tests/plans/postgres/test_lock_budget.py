@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from remit.core.errors import Reason, RemitError
-from tests.plans.postgres.postgres_project import UPDATE, Store, on_shop
+from tests.plans.postgres.postgres_project import CONNECTIONS, UPDATE, Store, on_shop
 from tests.plans.postgres.test_secrets import said
 from tests.plans.project import plan_of, ran, refused
 from tests.support.postgres_server import OwnServer
@@ -67,7 +67,7 @@ def server(folder: Path) -> Iterator[OwnServer]:
 def store(server: OwnServer, tmp_path: Path) -> Iterator[Store]:
     name = f"budget_{tmp_path.name[-20:]}".lower().replace("-", "_")
     server.ask(f'CREATE DATABASE "{name}"')
-    connection = {"type": "postgresql", "url_variable": "SHOP_URL", "lock_timeout_seconds": SECONDS}
+    connection = {**CONNECTIONS["shop"], "lock_timeout_seconds": SECONDS}
     made = Store(tmp_path, server.url.replace("/postgres?", f"/{name}?"), connections={"shop": connection})
     server.ask(f"ALTER ROLE \"{made.role}\" SET log_statement = 'all'")
     yield made

@@ -72,7 +72,11 @@ def test_a_preview_takes_no_number_from_a_sequence_and_apply_works(store: Store)
     store.ask(NUMBERED)
     plan = plan_of(on_shop("a1", "INSERT INTO numbered (line) VALUES ('x')"))
     (told,) = store.workspace.preview(plan).document.sql
-    assert told.statements[0].rows_changed == 1
+    assert told.computed == "explained"
+    assert told.statements[0].rows_changed is None
+    assert told.statements[0].estimated_rows == 1
+    assert told.irreversible is None
+    assert "takes numbers from the sequence public.numbered_id_seq, which a rollback keeps" in told.notes[1]
     envelope = store.approve(plan).canonical()
     assert store.ask("SELECT last_value FROM numbered_id_seq") == [(10,)]
     assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
@@ -82,19 +86,24 @@ def test_a_preview_takes_no_number_from_a_sequence_and_apply_works(store: Store)
 
 @pytest.mark.req("PV-05")
 def test_a_function_of_the_database_is_named_in_the_config_by_a_person(open_store: Callable[..., Store]) -> None:
-    connection = {"type": "postgresql", "url_variable": "SHOP_URL"}
+    connection = {"type": "postgresql", "preview": "execute", "url_variable": "SHOP_URL"}
     store = open_store(connections={"shop": connection, "free": {**connection, "functions": ["public.twice(numeric)"]}})
     store.ask("CREATE FUNCTION twice(numeric) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT $1 * 2'")
     query = "UPDATE orders SET total = twice(total)"
     document = store.workspace.preview(plan_of(on_shop("a1", query))).document
     assert document.status == "WOULD_FAIL"
     assert "public.twice(numeric)" in str(document)
-    assert store.apply(plan_of(on_shop("a1", query, connection="free"))).status.status == "SUCCESS"
+    named = plan_of(on_shop("a1", query, connection="free"))
+    (told,) = store.workspace.preview(named).document.sql
+    assert told.computed == "explained"
+    assert told.irreversible == "what it changes is known only when it runs"
+    envelope = store.approve(named, irreversible=["a1"]).canonical()
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
 
 
 @pytest.mark.req("PV-05")
 def test_a_function_without_its_schema_is_refused_with_how_it_is_written(open_store: Callable[..., Store]) -> None:
-    connection = {"type": "postgresql", "url_variable": "SHOP_URL", "functions": ["net_price"]}
+    connection = {"type": "postgresql", "preview": "execute", "url_variable": "SHOP_URL", "functions": ["net_price"]}
     with pytest.raises(RemitError, match=r"write schema\.name, such as public\.net_price"):
         open_store(connections={"shop": connection}).workspace.preview(plan_of(on_shop("a1", UPDATE)))
 
@@ -114,7 +123,7 @@ def test_previews_and_applies_are_in_no_deadlock_with_a_writer(store: Store) -> 
 def test_a_lock_that_cannot_be_acquired_is_reported_with_its_table_and_the_approval_stays_valid(
     open_store: Callable[..., Store],
 ) -> None:
-    connection = {"type": "postgresql", "url_variable": "SHOP_URL", "lock_timeout_seconds": 1}
+    connection = {"type": "postgresql", "preview": "execute", "url_variable": "SHOP_URL", "lock_timeout_seconds": 1}
     store = open_store(connections={"shop": connection})
     envelope = store.approve(plan_of(on_shop("a1", UPDATE))).canonical()
     with store.held("SELECT * FROM orders FOR UPDATE"):

@@ -103,7 +103,7 @@ def test_the_address_may_be_in_a_file_that_no_other_user_can_read(
     open_store: Callable[..., Store], tmp_path: Any
 ) -> None:
     file = tmp_path / "url"
-    store = open_store(connections={"shop": {"type": "postgresql", "url_file": str(file)}})
+    store = open_store(connections={"shop": {"type": "postgresql", "preview": "execute", "url_file": str(file)}})
     file.write_text(store.url)
     file.chmod(0o644)
     assert "can be read or changed by other users" in told_of(store, plan_of(on_shop("a1", UPDATE)))

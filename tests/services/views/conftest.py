@@ -25,7 +25,7 @@ __all__ = ["zygotes_are_shared"]
 
 ROLE = "remit_views"
 CONNECTIONS = {
-    "shop": {"type": "postgresql", "url_variable": VARIABLE},
+    "shop": {"type": "postgresql", "url_variable": VARIABLE, "preview": "execute"},
     "local": {"type": "duckdb", "path": DATABASE},
 }
 TABLES = """

@@ -142,6 +142,9 @@ def changes_server(report: SqlTold) -> bool:
 def summarise(report: SqlTold) -> str:
     """Return `3 statements, 4 rows changed`."""
     statements = counted(len(report.statements) + report.left_out, "statement")
+    if report.computed != "executed":
+        tables = reshaped(report)
+        return f"{statements}, not run before{f', tables changed: {some_tables(tables)}' if tables else ''}"
     if report.changes_database:
         rows, tables = rows_changed(report), reshaped(report) if changes_server(report) else []
         parts = [f"{counted(rows, 'row')} changed"] if rows or not tables else []
@@ -150,8 +153,11 @@ def summarise(report: SqlTold) -> str:
 
 
 def reshaped(report: SqlTold) -> list[str]:
-    """Return the tables and other objects that are created, altered, emptied or removed."""
-    return list(dict.fromkeys(name for one in report.statements if one.kind in _RESHAPING for name in one.writes or ()))
+    """Return the tables and other objects that are created, altered, emptied or removed. If the statements were not
+    run, also the tables whose rows they would change, since their rows are not counted.
+    """
+    changing = [one for one in report.statements if one.kind in _RESHAPING or report.computed != "executed"]
+    return list(dict.fromkeys(name for one in changing for name in one.writes or ()))
 
 
 def some_tables(names: Sequence[str]) -> str:
@@ -172,9 +178,7 @@ def render_sql(
     `backup_note` says whether the action can be undone. `advice` is the option that shows all statements.
     """
     width = width or terminal_width()
-    tried = "rows, on a copy" if report.server is None else "rows, rolled back"
-    counted_on = tried if isinstance(report, SqlPreviewed) and report.changes_database else "rows"
-    yield from _statements(report.statements[:max_lines], (*_HEADINGS, counted_on), width, _by_cascade(report))
+    yield from _statements(report, report.statements[:max_lines], (*_HEADINGS, _rows_heading(report)), width)
     if cut := len(report.statements) - len(report.statements[:max_lines]):
         yield f"{INDENT}... {counted(cut, 'more statement')}{f': {advice}' if advice else ''}"
     if report.left_out:
@@ -193,6 +197,13 @@ def render_sql(
         yield ""
     for label, text in (*_remarks(report), *([("undo", backup_note)] if backup_note else [])):
         yield from _long_row(label, text, width)
+
+
+def _rows_heading(report: SqlTold) -> str:
+    if report.computed != "executed":
+        return "rows, estimated" if report.computed == "explained" else "rows, not known"
+    tried = "rows, on a copy" if report.server is None else "rows, rolled back"
+    return tried if isinstance(report, SqlPreviewed) and report.changes_database else "rows"
 
 
 def render_previewed(
@@ -233,7 +244,7 @@ def render_rollback_note(report: SqlTold, first: PreviewedFile | None) -> str:
         return (
             f"no: {display_name(report.irreversible)}"
             if report.irreversible
-            else "yes: the rows are backed up as they are now"
+            else f"yes: the rows are backed up as they are {'now' if report.computed == 'executed' else 'at that time'}"
         )
     if first is None:
         return f"nothing to undo: it {'only reads' if _only_reads(report) else 'changes nothing'}"
@@ -247,12 +258,13 @@ def render_rollback_note(report: SqlTold, first: PreviewedFile | None) -> str:
 
 
 def _statements(
-    statements: Sequence[ToldStatement], headings: Sequence[str], width: int, by_cascade: int
+    report: SqlTold, statements: Sequence[ToldStatement], headings: Sequence[str], width: int
 ) -> Iterator[str]:
     if not statements:
         return
+    by_cascade = _by_cascade(report)
     cells = [
-        [str(one.number), _kind(one), _tables(one.writes), _tables(one.reads), _rows(one, by_cascade)]
+        [str(one.number), _kind(one), _tables(one.writes), _tables(one.reads), _rows(report, one, by_cascade)]
         for one in statements
     ]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
@@ -264,7 +276,7 @@ def _statements(
     yield click.style(_line(headings, widths), bold=True)
     for one, line in zip(statements, cells, strict=True):
         for piece in _wrap(line, widths):
-            plain, colour = _line(piece, widths), _colour(one)
+            plain, colour = _line(piece, widths), _colour(report, one)
             yield click.style(plain, fg=colour) if colour else plain
 
 
@@ -313,7 +325,12 @@ def _by_cascade(report: SqlTold) -> int:
     return max(rows_changed(report) - counts[0], 0)
 
 
-def _rows(one: ToldStatement, by_cascade: int = 0) -> str:
+def _rows(report: SqlTold, one: ToldStatement, by_cascade: int) -> str:
+    if report.computed != "executed":
+        if one.estimated_rows is None:
+            return "" if one.kind == "EXPLAIN" else "not known"
+        how = "read" if report.only_reads(one) else _CHANGED.get(one.kind, "changed")
+        return f"about {one.estimated_rows:,} {how}"
     if one.rows_read is not None:
         return f"{one.rows_read:,} read"
     if one.kind == "TRUNCATE" and one.rows_changed is None:
@@ -324,10 +341,10 @@ def _rows(one: ToldStatement, by_cascade: int = 0) -> str:
     return f"{one.rows_changed:,} {_CHANGED.get(one.kind, 'changed')}{more}"
 
 
-def _colour(one: ToldStatement) -> str | None:
+def _colour(report: SqlTold, one: ToldStatement) -> str | None:
     if one.destroys:
         return "red"
-    return None if one.rows_read is not None else "yellow"
+    return None if report.only_reads(one) else "yellow"
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -391,6 +408,8 @@ def _long_row(label: str, text: str, width: int) -> Iterator[str]:
 
 
 def _remarks(report: SqlTold) -> Iterator[tuple[str, str]]:
+    for note in report.notes:
+        yield "preview", display_name(note)
     # A DELETE that found no row removes nothing.
     destroying = [
         f"{one.number} ({_kind(one)})"
@@ -419,7 +438,7 @@ def _table(one: ChangedTable) -> str:
 
 
 def _only_reads(report: SqlTold) -> bool:
-    return not report.left_out and all(one.rows_read is not None for one in report.statements)
+    return not report.left_out and all(report.only_reads(one) for one in report.statements)
 
 
 def _counts(report: SqlTold) -> str:

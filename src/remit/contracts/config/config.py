@@ -191,6 +191,12 @@ class PostgresqlConnection(Contract):
         default=None,
         description="Seconds for one statement (`statement_timeout`). Default: the time that its action has.",
     )
+    preview: Literal["execute", "explain", "off"] = Field(
+        default="explain",
+        description="What a preview does on the server. `explain`: the server plans the statements and runs none. "
+        "`execute`: statements that a rollback undoes completely are run and rolled back, others are explained. `off`: "
+        "the server is not contacted, and the preview shows the text only.",
+    )
     preview_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] = Field(
         default=10,
         description="Longest time, in seconds, that a preview of writing statements locks tables for other sessions.",

@@ -3,7 +3,7 @@
 Only a preview has rows, parameters and the text of statements.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -17,11 +17,15 @@ MAX_PARAMETERS_TOLD: Final = 200
 MAX_UNSEEN_TOLD: Final = 400
 MAX_SQL_SHOWN: Final = 64 << 10
 """The most characters of the statements of one action. A part that is not shown needs its own approval."""
-_OF_SERVERS: Final = ("server", "tables", "irreversible")
+MAX_NOTES_TOLD: Final = 500
+_OF_SERVERS: Final = ("server", "tables", "irreversible", "notes")
+
+Computed = Literal["executed", "explained", "not_computed"]
+"""How a preview was computed: run and rolled back, planned by the server without running, or not at all."""
 
 
 class ToldStatement(Contract):
-    """One statement, as it was run on a copy of the database."""
+    """One statement, as it was run on a copy of the database, run on a server and rolled back, or planned there."""
 
     number: Annotated[int, Field(ge=1, le=100_000)]
     kind: Annotated[str, Field(max_length=40, pattern=r"^[A-Z_]{1,40}$")] = Field(
@@ -42,9 +46,19 @@ class ToldStatement(Contract):
     rows_changed: Count | None = Field(
         default=None, description="The number of rows that it changes; null if they cannot be counted."
     )
+    estimated_rows: Count | None = Field(
+        default=None,
+        description="The number of rows that it would read or change, as the planner of the server estimates it "
+        "without running the statement. Omitted if it was run, or if there is no estimate.",
+    )
     destroys: bool = Field(
         default=False, description="Whether, by its text, rows, columns or whole tables are gone afterwards."
     )
+
+    @model_serializer(mode="wrap")
+    def _omit_missing_estimate(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = serialise(self)
+        return {name: value for name, value in tree.items() if value is not None or name != "estimated_rows"}
 
 
 class ToldColumn(Contract):
@@ -93,11 +107,27 @@ class SqlTold(Contract):
     irreversible: Text | None = Field(
         default=None, description="Why its changes on a server cannot be undone; null if they can."
     )
+    computed: Computed = Field(
+        default="executed",
+        description="How this was found out: executed (run and rolled back), explained (the server planned the "
+        "statements and ran none of them, so there are estimates and no counts or rows), or not_computed (the server "
+        "was not contacted, so only the text is known). Omitted if executed.",
+    )
+    notes: Annotated[tuple[Text, ...], Field(strict=False, max_length=MAX_NOTES_TOLD)] = Field(
+        default=(), description="What is not known before the plan is applied, and why."
+    )
 
     @model_serializer(mode="wrap")
     def _omit_missing_server(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
-        return {name: value for name, value in tree.items() if value or name not in _OF_SERVERS}
+        omitted = {"computed": "executed", **{name: tree.get(name) for name in _OF_SERVERS if not tree.get(name)}}
+        return {name: value for name, value in tree.items() if name not in omitted or value != omitted[name]}
+
+    def only_reads(self, one: ToldStatement) -> bool:
+        """Return whether a statement of this report only reads, as far as that is known."""
+        if self.computed == "executed":
+            return one.rows_read is not None
+        return one.kind in ("SELECT", "EXPLAIN") and one.writes == ()
 
 
 ShownRow = Annotated[tuple[Text | None, ...], Field(strict=False, max_length=MAX_COLUMNS_TOLD)]

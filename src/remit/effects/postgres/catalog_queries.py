@@ -150,7 +150,8 @@ WHERE a.attrelid = ANY ($1::oid[]) AND a.attidentity <> ''
 FUNCTIONS: Final = """
 SELECT p.oid, p.proname, n.nspname, p.oid::regprocedure::text, p.provolatile,
   (SELECT e.extname FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid
-   WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' LIMIT 1)
+   WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' LIMIT 1),
+  p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype)
 FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = ANY ($1::oid[])
 """
 ALL_OF_USERS: Final = "SELECT oid FROM pg_proc WHERE oid >= 16384 ORDER BY oid LIMIT 10000"
@@ -217,6 +218,7 @@ ALTERED: Final = """
 SELECT coalesce(i.indrelid, c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid
 WHERE c.relname = ANY ($1::name[]) AND c.relkind IN ('r', 'p', 'i', 'I') AND c.oid >= 16384
 """
-OWNED: Final = """
-SELECT c.oid, c.oid::regclass::text, pg_has_role(c.relowner, 'USAGE') FROM pg_class c WHERE c.oid = ANY ($1::oid[])
+NAMES: Final = """
+SELECT c.oid, n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY ($1::oid[]) AND c.oid >= 16384 ORDER BY 2
 """

@@ -15,7 +15,14 @@ from typing import Final, NamedTuple
 from remit.core.errors import Reason, RefusedError
 from remit.effects.postgres import catalog_queries as catalog
 from remit.effects.postgres.errors import THE_TEXT
-from remit.effects.postgres.function_allowlist import FIRST_OF_USERS, MAKES_JSON, ServerFunction, advice, why_refused
+from remit.effects.postgres.function_allowlist import (
+    FIRST_OF_USERS,
+    MAKES_JSON,
+    ServerFunction,
+    advice,
+    is_of_users,
+    why_refused,
+)
 from remit.effects.postgres.lexer import PostgresToken, tokens_of
 from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.parse_tree import Tree, UnknownTreeError, parse_tree
@@ -45,6 +52,7 @@ _AFTER_A_QUERY: Final = (
     ["WITH", "CASCADED", "CHECK", "OPTION"],
     ["WITH", "CHECK", "OPTION"],
 )
+_NAMED: Final = 3
 _LONGEST_NAME: Final = 63
 """In bytes. The server shortens a longer name."""
 
@@ -61,19 +69,26 @@ class ReachedObjects(NamedTuple):
     """The sequences that it takes numbers from."""
     alters: frozenset[int] = frozenset()
     """Tables whose structure it changes, or that it empties."""
+    functions: frozenset[int] = frozenset()
+    """Functions that users of the database wrote."""
+    lasting: str = ""
+    """Why a rollback may not undo all that it does: a sequence, or a function of a user. Empty if it undoes all."""
+    is_plannable: bool = True
+    """Whether the server can plan it without calling a function of a user."""
 
 
 class Reach:
     """Finds what statements reach, and refuses statements that reach a function that is not allowed.
 
-    `allowed`: functions that a person has named for this connection. `copies_sequences`: true in a preview.
+    `allowed`: functions that a person has named for this connection. `calls_nothing`: true in a preview. The search
+    then calls no function of a user, so it knows less about the few statements whose parsing would call one.
     """
 
-    def __init__(self, session: PostgresSession, allowed: Sequence[str], *, copies_sequences: bool) -> None:
+    def __init__(self, session: PostgresSession, allowed: Sequence[str], *, calls_nothing: bool) -> None:
         self._session = session
         self._wire = session.wire
         self._allowed = tuple(allowed)
-        self._copies_sequences = copies_sequences
+        self._calls_nothing = calls_nothing
         self._can_probe = session.wire.version >= _ATOMIC_SINCE
 
     def inspect(self, one: PostgresStatement) -> ReachedObjects:
@@ -92,20 +107,24 @@ class Reach:
     def _inspect(self, one: PostgresStatement) -> ReachedObjects:
         first = _Walk(self._session, one, self._allowed)
         first.start_from_types(list(tokens_of(one.text)))
-        first.finish()
+        is_quiet = first.finish().is_plannable or not self._calls_nothing
         walk = _Walk(self._session, one, self._allowed)
         if one.changes_structure:
             self._require_no_events(walk, None)
         query = _query_of(one)
-        tree, sequences = self._probe(walk, query) if query else (None, frozenset())
+        tree, sequences = self._probe(walk, query) if query and is_quiet else (None, frozenset())
         if tree is None or one.changes_structure:
             walk.start_from_names(list(tokens_of(one.text)), is_probed=tree is not None)
         if tree is not None:
             walk.start_from_tree(tree, sequences)
         reached = walk.finish()
-        if self._copies_sequences and reached.sequences:
-            self._require_copies(walk, reached.sequences)
-        return reached
+        if reached.sequences and self._calls_refused("ALTER SEQUENCE"):
+            raise walk.refused(
+                "it takes numbers from a sequence, and event triggers of the database would run when an apply copies "
+                "the sequence",
+                "Write the numbers in the statement, or name the functions of the event triggers in `functions`.",
+            )
+        return reached if is_quiet else reached._replace(is_plannable=False)
 
     def _probe(self, walk: "_Walk", query: str) -> tuple[Tree | None, frozenset[int]]:
         """Return the parse tree of the query, and the sequences that its constants name.
@@ -162,6 +181,10 @@ class Reach:
             return None, frozenset()
 
     def _is_watched(self, tag: str | None) -> bool:
+        """Return whether Remit must not send this command, because of an event trigger."""
+        return bool(self._wire.do(catalog.EVENTS, tag)) if self._calls_nothing else self._calls_refused(tag)
+
+    def _calls_refused(self, tag: str | None) -> bool:
         """Return whether an event trigger for this command calls a function that is not allowed."""
         oids = [int(row[1] or 0) for row in self._wire.do(catalog.EVENTS, tag)]
         return any(why_refused(one, self._allowed) for one in functions_of(self._wire, oids))
@@ -169,22 +192,6 @@ class Reach:
     def _require_no_events(self, walk: "_Walk", tag: str | None) -> None:
         for name, oid in self._wire.do(catalog.EVENTS, tag):
             walk.add_function(int(oid or 0), f"the event trigger {name}")
-
-    def _require_copies(self, walk: "_Walk", sequences: frozenset[int]) -> None:
-        """Refuse sequences that cannot be copied. A preview uses a copy, which only the sequence's owner can create."""
-        if self._is_watched("ALTER SEQUENCE"):
-            raise walk.refused(
-                "it takes numbers from a sequence, and event triggers of the database would run when a preview "
-                "copies the sequence",
-                "Write the numbers in the statement, or name the functions of the event triggers in `functions`.",
-            )
-        for _, name, owns in self._wire.do(catalog.OWNED, array(sequences)):
-            if owns != "t":
-                raise walk.refused(
-                    f"it takes numbers from the sequence {name}, which does not belong to the role, so a preview would "
-                    "use them up",
-                    "Write the numbers in the statement, or make the role a member of the sequence's owner.",
-                )
 
 
 def reached_by_rows(session: PostgresSession, tables: Iterable[int]) -> ReachedObjects:
@@ -318,16 +325,37 @@ class _Walk:
                 break
         else:
             raise self.refused("it reaches too many tables and views to check", "Split it into several statements.")
-        self._require_functions()
+        of_users = [one for one in self._require_functions() if is_of_users(one)]
         if self._one.changes_structure:
             emptied = self._writes if self._one.called == "TRUNCATE" else set()
             alters = self._alters | emptied
-            return ReachedObjects(reads=frozenset(self._reads - alters), alters=frozenset(alters))
-        return ReachedObjects(
-            frozenset(self._writes),
-            frozenset(self._parents - self._writes),
-            frozenset(self._reads - self._writes - self._parents),
-            frozenset(self._sequences),
+            reached = ReachedObjects(reads=frozenset(self._reads - alters), alters=frozenset(alters))
+        else:
+            reached = ReachedObjects(
+                frozenset(self._writes),
+                frozenset(self._parents - self._writes),
+                frozenset(self._reads - self._writes - self._parents),
+                frozenset(self._sequences),
+            )
+        return reached._replace(
+            functions=frozenset(one.oid for one in of_users),
+            lasting=self._why_lasting(of_users),
+            is_plannable=all(one.is_trigger for one in of_users),
+        )
+
+    def _why_lasting(self, of_users: Sequence[ServerFunction]) -> str:
+        """Return why a rollback may not undo all that the statement does. Empty if it undoes all."""
+        statement = f"statement {self._one.number} ({self._one.called})"
+        if self._sequences:
+            names = [name or "" for _, name in self._wire.do(catalog.NAMES, array(self._sequences))]
+            return f"{statement} takes numbers from the sequence {', '.join(names[:_NAMED])}, which a rollback keeps"
+        if not of_users:
+            return ""
+        one = min(of_users)
+        via = self._functions.get(one.oid, "")
+        return (
+            f"{statement} calls {one.signature}{f' by {via}' if via else ''}, "
+            "and a rollback may not undo all that this function does"
         )
 
     # --- step by step -------------------------------------------------------------------------------------------------
@@ -427,7 +455,8 @@ class _Walk:
         visited.update(new)
         return new
 
-    def _require_functions(self) -> None:
+    def _require_functions(self) -> list[ServerFunction]:
+        """Return all functions that it calls. Refuse one that is not allowed."""
         found = functions_of(self._wire, self._functions)
         if self._makes_json or any(one.oid < FIRST_OF_USERS and one.name in MAKES_JSON for one in found):
             casts = [int(row[0] or 0) for row in self._wire.do(catalog.JSON_CASTS)]
@@ -441,6 +470,7 @@ class _Walk:
                 reached = f", which {via} calls," if via else ""
                 known = functions_of(self._wire, self._user_functions()) if one.oid >= FIRST_OF_USERS else []
                 raise self.refused(f"{name}{reached} {why}", advice(one, self._allowed, known))
+        return found
 
     def _user_functions(self) -> list[int]:
         """Return all functions of users. They are needed only if an entry of the config may be misspelled."""
@@ -484,7 +514,12 @@ class _Walk:
 
 def functions_of(wire: PostgresWire, oids: Iterable[int]) -> list[ServerFunction]:
     found = wire.do(catalog.FUNCTIONS, array(oids))
-    return [ServerFunction(int(row[0] or 0), *(cell or "" for cell in row[1:])) for row in found]
+    return [_function(int(row[0] or 0), row[6] == "t", *(cell or "" for cell in row[1:6])) for row in found]
+
+
+def _function(oid: int, is_trigger: bool, *texts: str) -> ServerFunction:  # noqa: FBT001 - a row of the catalog
+    name, schema, signature, volatility, extension = texts
+    return ServerFunction(oid, name, schema, signature, volatility, extension, is_trigger)
 
 
 def array(oids: Iterable[int]) -> str:

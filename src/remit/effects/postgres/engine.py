@@ -6,6 +6,7 @@ answers `commit` or `rollback`. If it does not answer, or if this process dies, 
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
@@ -13,11 +14,12 @@ from remit.effects.context import Connecting, EffectContext
 from remit.effects.postgres.constraints import is_unchanged_by_constraints
 from remit.effects.postgres.dependencies import Reach, reached_by_rows
 from remit.effects.postgres.errors import THE_TEXT, connection_lost_error, held_too_long_error, step_error
+from remit.effects.postgres.explain import StatementExplainer, render_explained
 from remit.effects.postgres.libpq import PostgresWire, ServerError
 from remit.effects.postgres.request import read_actions
 from remit.effects.postgres.row_counts import RowCounts, count
 from remit.effects.postgres.row_images import Images, read_header
-from remit.effects.postgres.runner import StatementRunner
+from remit.effects.postgres.runner import NotExecutedError, StatementRunner
 from remit.effects.postgres.session import OUR_PATH, LockWait, PostgresSession, connect, identify, open_session
 from remit.effects.postgres.table_locks import acquire_locks, plan_locks, until_free
 from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, describe_actions
@@ -90,6 +92,8 @@ def _too_large_error() -> EnvironmentFailureError:
 
 
 def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
+    if not work.inputs["executes"]:
+        return _explain(work, _open(work, wire, seconds), "", seconds)
     session, follower = _open_session(work, wire, seconds, is_preview=True, commits=bool(work.inputs["in_earnest"]))
     if not work.inputs["in_earnest"]:  # no person has approved it
         session.hold_seconds = float(work.inputs["preview_seconds"])
@@ -98,6 +102,10 @@ def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[st
         xid = session.xid() if _commits(work, followed) else ""
         descriptions = describe_actions(followed)
         followed = follower.check_before(followed)
+    except NotExecutedError as problem:
+        wire.do("ROLLBACK")
+        wire.until = None
+        return _explain(work, session, str(problem), seconds)
     except (ServerError, RemitError):
         if not session.is_past_hold_limit:
             raise
@@ -109,11 +117,29 @@ def _preview(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[st
     )
 
 
+def _explain(work: EffectContext, session: PostgresSession, why: str, seconds: float) -> dict[str, Any]:
+    """Explain the statements instead of running them. `why`: the reason if the connection would let them run."""
+    explainer = _explainer(work, session, seconds)
+    explained = explainer.explain(read_actions(work))
+    failed = next((one.problem for one in explained.actions if one.problem is not None), None)
+    if failed is not None and work.inputs["stop_on_error"]:
+        raise failed
+    output = _report(work, session, [render_explained(one) for one in explained.actions], "")
+    return {**output, "before": {}, "images": False, "definitions": explained.definitions, "why": why}
+
+
+def _explainer(work: EffectContext, session: PostgresSession, seconds: float) -> StatementExplainer:
+    reach = Reach(session, work.inputs["functions"], calls_nothing=True)
+    return StatementExplainer(session, reach, reads_only=bool(work.inputs["reads_only"]), seconds=seconds)
+
+
 def _begin(work: EffectContext, wire: PostgresWire, seconds: float) -> dict[str, Any]:
     session, follower = _open_session(work, wire, seconds, is_preview=False, commits=True)
     followed = follower.follow(read_actions(work), continue_on_error=False)
+    more = {"definitions": follower.definitions} if work.inputs["defines"] else {}
     commits = _commits(work, followed)
-    output = _transaction_output(work, session, followed, session.xid() if commits else "", describe_actions(followed))
+    xid = session.xid() if commits else ""
+    output = {**_transaction_output(work, session, followed, xid, describe_actions(followed)), **more}
     return _finish(work, session, output, follower.clear_up, commits=commits)
 
 
@@ -121,11 +147,18 @@ def _open_session(
     work: EffectContext, wire: PostgresWire, seconds: float, *, is_preview: bool, commits: bool
 ) -> tuple[PostgresSession, Follower]:
     reads_only = bool(work.inputs["reads_only"])
-    session = _session(work, wire, seconds, reads_only=reads_only)
-    reach = Reach(session, work.inputs["functions"], copies_sequences=is_preview)
-    runner = StatementRunner(session, work, reach, reads_only=reads_only, seconds=seconds)
+    session = _open(work, wire, seconds)
+    reach = Reach(session, work.inputs["functions"], calls_nothing=is_preview)
+    runner = StatementRunner(session, work, reach, reads_only=reads_only, is_preview=is_preview, seconds=seconds)
+    define = None
+    if not is_preview and work.inputs["defines"] and not reads_only:
+        define = partial(_explainer(work, session, seconds).digest, read_actions(work))
     spot = work.spots[IMAGES]
-    return session, Follower(session, runner, spot, reads_only=reads_only, is_preview=is_preview, commits=commits)
+    return session, Follower(session, runner, spot, reads_only=reads_only, commits=commits, define=define)
+
+
+def _open(work: EffectContext, wire: PostgresWire, seconds: float) -> PostgresSession:
+    return _session(work, wire, seconds, reads_only=bool(work.inputs["reads_only"]))
 
 
 def _session(work: EffectContext, wire: PostgresWire, seconds: float, *, reads_only: bool) -> PostgresSession:
@@ -148,14 +181,17 @@ def _transaction_output(
     work: EffectContext, session: PostgresSession, followed: Followed, xid: str, actions: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """Return the output, and send each action in a separate message, because together they may be too long for one."""
+    output = _report(work, session, actions, xid)
+    return {**output, "before": before_rows(followed), "images": followed.written is not None}
+
+
+def _report(work: EffectContext, session: PostgresSession, actions: list[dict[str, Any]], xid: str) -> dict[str, Any]:
     for action in actions:
         work.ask({"kind": "action", **action})
     identity = session.identity
     return {
         "transaction": {"xid": xid, "backend": identity.backend, "database": identity.database},
         "role": identity.role,
-        "before": before_rows(followed),
-        "images": followed.written is not None,
         "lock_waited": round(session.lock_wait.waited * 1_000),
     }
 

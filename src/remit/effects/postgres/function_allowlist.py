@@ -24,7 +24,7 @@ _READS: Final = "reads the server's state, for a view of its catalog, and change
 _OWN: Final = "reads the number that this session itself took from a sequence"
 _BUILT_IN_TRIGGER: Final = "is a trigger that changes only the row it is called for"
 _SAMPLES: Final = "chooses the rows of TABLESAMPLE"
-_COUNTED: Final = "is checked separately, because a preview uses a copy of the sequence"
+_COUNTED: Final = "is checked separately: a preview does not run a statement that takes a number"
 
 REVIEWED: Final = {
     **dict.fromkeys(("clock_timestamp", "timeofday", "random", "gen_random_uuid", "current_query"), _GIVES),
@@ -135,6 +135,8 @@ class ServerFunction(NamedTuple):
     volatility: str
     extension: str
     """The extension that created it. Empty if there is none."""
+    is_trigger: bool = False
+    """Whether it can only be called as a trigger, so never while a statement is parsed or planned."""
 
 
 def why_refused(one: ServerFunction, allowed: Sequence[str]) -> str:
@@ -148,6 +150,14 @@ def why_refused(one: ServerFunction, allowed: Sequence[str]) -> str:
             return ""
         return why_forbidden(one.name) or _VOLATILE
     return "" if is_named(one, allowed) else _OF_USERS
+
+
+def is_of_users(one: ServerFunction) -> bool:
+    """Return whether a user of the database wrote the function, so that a rollback may not undo all that it does.
+
+    A function that an extension labels IMMUTABLE or STABLE is not one of these: a person has accepted that label.
+    """
+    return one.oid >= FIRST_OF_USERS and not (one.extension and one.volatility in ("i", "s"))
 
 
 def is_named(one: ServerFunction, allowed: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ from remit.effects.postgres.row_counts import Changed, Counts, RowCounts, betwee
 from remit.effects.postgres.rows import RowWriter, ShownRows, described
 from remit.effects.postgres.session import PostgresSession
 from remit.effects.postgres.statements import CHANGES_ROWS, PostgresStatement, analyse, bind, require_reading, values_of
-from remit.effects.postgres.table_locks import copies, held_table, reached_by_structure
+from remit.effects.postgres.table_locks import held_table, reached_by_structure
 
 PREVIEW_ROWS: Final = 20
 MAX_TEXTS: Final = 500
@@ -54,19 +54,33 @@ class Did(NamedTuple):
     problem: Mapping[str, str] | None = None
 
 
+class NotExecutedError(Exception):
+    """A preview does not run a statement, because a rollback may not undo all that it does. The text says why."""
+
+
 class StatementRunner:
-    """Runs statements. It remembers between two passes which objects a statement reaches and which tables it reads."""
+    """Runs statements. In a preview, it runs only those that a rollback undoes completely.
+
+    It remembers between two passes which objects a statement reaches and which tables it reads.
+    """
 
     def __init__(
-        self, session: PostgresSession, work: EffectContext, reach: Reach, *, reads_only: bool, seconds: float
+        self,
+        session: PostgresSession,
+        work: EffectContext,
+        reach: Reach,
+        *,
+        reads_only: bool,
+        is_preview: bool,
+        seconds: float,
     ) -> None:
         self._session = session
         self._wire = session.wire
         self._work = work
         self._reach = reach
         self._reached: dict[tuple[int, int], ReachedObjects | RefusedError] = {}
-        self._copied: frozenset[int] | None = None
         self._reads_only = reads_only
+        self._is_preview = is_preview
         self._seconds = seconds
         self._reads: dict[tuple[int, int], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._ours: frozenset[int] = frozenset()
@@ -81,7 +95,6 @@ class StatementRunner:
         """Forget all facts about the statements before a retry, as other sessions may have changed the database."""
         self._reached.clear()
         self._reads.clear()
-        self._copied = None
         self.blocking_table = ""
 
     def find_reached(self, actions: Sequence[RequestedAction]) -> list[ReachedObjects]:
@@ -95,7 +108,7 @@ class StatementRunner:
         for action in actions:
             for text in action.texts:
                 try:
-                    statements = self._parse_text(text)
+                    statements = parse_text(text, reads_only=self._reads_only)
                 except RefusedError:
                     continue  # the run reports this error in its order
                 for one in statements:
@@ -108,14 +121,11 @@ class StatementRunner:
                         if self._reads_only and isinstance(problem, RefusedError):
                             self._reached[id(text), one.number] = problem
                         continue
+                    self._require_undone(reached)
                     found.append(reached)
                     if self._reads_only:
                         self._reached[id(text), one.number] = reached
         return found
-
-    def copy_sequences(self, copied: frozenset[int]) -> None:
-        """Take numbers from copies of sequences, in a preview. `copied`: sequences that are copied already."""
-        self._copied = copied
 
     def run(
         self, actions: Sequence[RequestedAction], *, continue_on_error: bool, ours: frozenset[int] = frozenset()
@@ -179,8 +189,8 @@ class StatementRunner:
         texts: list[str] = []
         shown: ShownRows | None = None
         for text in action.texts:
-            with _named(text):
-                statements = self._parse_text(text)
+            with named(text):
+                statements = parse_text(text, reads_only=self._reads_only)
                 last: ShownRows | None = None
                 for one in statements:
                     described, rows, changed = self._run_one(text, one, (id(text), one.number), len(statements_run) + 1)
@@ -190,7 +200,7 @@ class StatementRunner:
                         tables[oid] = tables.get(oid, RowCounts()) + change
                     texts += [one.written[:MAX_TEXT]] if len(texts) < MAX_TEXTS else []
                     if one.changes_structure or changed.structure:
-                        structure[_structure(one)] = None
+                        structure[describe_structure(one)] = None
                     if unseen_change := _unseen(one, described, changed):
                         unseen[unseen_change] = None
                 if text.expect_results and (last is None or last.total == 0):
@@ -200,20 +210,6 @@ class StatementRunner:
         return Did(
             action.number, tuple(statements_run), shown, types, tables, tuple(structure), tuple(unseen), tuple(texts)
         )
-
-    def _parse_text(self, text: RequestedText) -> tuple[PostgresStatement, ...]:
-        statements = analyse(text.text)
-        bind(statements, text.parameters)
-        if self._reads_only:
-            require_reading(statements)
-        if text.results is not None and not any(one.is_read and one.kind == "SELECT" for one in statements):
-            raise RefusedError(
-                Reason.SQL_REFUSED,
-                "its rows are to be saved, but it has no SELECT that returns rows",
-                where=THE_TEXT,
-                next_step="End it with a SELECT, or leave out `save_results_to`.",
-            )
-        return statements
 
     def _run_one(
         self, text: RequestedText, one: PostgresStatement, key: tuple[int, int], number: int
@@ -271,11 +267,13 @@ class StatementRunner:
         reached = self._reached[key]
         if isinstance(reached, RefusedError):
             raise reached
-        missing = frozenset() if self._copied is None else reached.sequences - self._copied
-        for step in copies(self._wire, missing) if missing else ():
-            self._wire.do(step.text)
-        if is_new or missing:  # changes of the catalog by Remit do not belong to the statement
+        self._require_undone(reached)
+        if is_new:  # changes of the catalog by Remit do not belong to the statement
             self._counts = count(self._wire, self._ours)
+
+    def _require_undone(self, reached: ReachedObjects) -> None:
+        if self._is_preview and reached.lasting:
+            raise NotExecutedError(reached.lasting)
 
     def _rows_of(self, tables: Sequence[Sequence[str]]) -> int | None:
         """Count the rows of tables before they are emptied. None if there are too many, or if they cannot be read."""
@@ -318,7 +316,7 @@ class StatementRunner:
         found = self._wire.do_with(f"EXPLAIN (VERBOSE, FORMAT JSON) {one.text}", values)
         reads: dict[str, None] = {}
         writes: dict[str, None] = {}
-        for node in _nodes(json.loads(found[0][0] or "[]")):
+        for node in plan_nodes(json.loads(found[0][0] or "[]")):
             if "Relation Name" in node:
                 name = f"{node.get('Schema', '')}.{node['Relation Name']}"
                 (writes if node.get("Node Type") == "ModifyTable" else reads)[name] = None
@@ -369,6 +367,22 @@ class StatementRunner:
         return {int(oid or 0): name or "" for oid, name in self._wire.do(_TYPES, oids)}
 
 
+def parse_text(text: RequestedText, *, reads_only: bool) -> tuple[PostgresStatement, ...]:
+    """Return the statements of a text. Refuses a text that is not allowed, or that does not fit its parameters."""
+    statements = analyse(text.text)
+    bind(statements, text.parameters)
+    if reads_only:
+        require_reading(statements)
+    if text.results is not None and not any(one.is_read and one.kind == "SELECT" for one in statements):
+        raise RefusedError(
+            Reason.SQL_REFUSED,
+            "its rows are to be saved, but it has no SELECT that returns rows",
+            where=THE_TEXT,
+            next_step="End it with a SELECT, or leave out `save_results_to`.",
+        )
+    return statements
+
+
 # --- descriptions ----------------------------------------------------------------------------------------------------
 
 _VERBS: Final = {
@@ -402,7 +416,7 @@ def render_answer(did: Did) -> dict[str, Any]:
     rows = shown.preview if shown is not None else []
     return {
         "statements": list(did.statements),
-        "texts": _truncate_texts(did.texts, MAX_FRAME - len(json.dumps([did.statements, rows]))),
+        "texts": truncate_texts(did.texts, MAX_FRAME - len(json.dumps([did.statements, rows]))),
         "rows": rows,
         "result_rows": shown.total if shown is not None else 0,
         "schema": described(shown.columns, dict(did.types)) if shown is not None else [],
@@ -410,7 +424,7 @@ def render_answer(did: Did) -> dict[str, Any]:
     }
 
 
-def _truncate_texts(texts: Sequence[str], remaining: int) -> list[str]:
+def truncate_texts(texts: Sequence[str], remaining: int) -> list[str]:
     """Return the first texts that fit into one message."""
     selected: list[str] = []
     for text in texts:
@@ -434,7 +448,7 @@ def _unseen(one: PostgresStatement, described: Mapping[str, Any], changed: Chang
     return ""
 
 
-def _structure(one: PostgresStatement) -> str:
+def describe_structure(one: PostgresStatement) -> str:
     """Describe the change of the structure, such as `TRUNCATE of orders`."""
     if not one.changes_structure:
         return f"the change of the structure of the database by {one.kind}"
@@ -447,18 +461,18 @@ def _changed_rows(tag: str) -> int | None:
     return int(last) if last.isdecimal() else None
 
 
-def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+def plan_nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(tree, dict):
         yield tree
         for inner in tree.values():
-            yield from _nodes(inner)
+            yield from plan_nodes(inner)
     elif isinstance(tree, list):
         for inner in tree:
-            yield from _nodes(inner)
+            yield from plan_nodes(inner)
 
 
 @contextmanager
-def _named(text: RequestedText) -> Iterator[None]:
+def named(text: RequestedText) -> Iterator[None]:
     """Add the name of the file to a problem of its text."""
     try:
         yield

@@ -3,12 +3,12 @@
 Before the first statement, all tables that the statements reach are locked; see `table_locks`. Then the statements run
 once, to find out which tables they change. If images of some of these can be captured, everything is rolled back, the
 triggers are installed, and the statements run again. In the first run, numbers come from copies of the sequences, so
-that an apply takes each number only once. In a preview, numbers come from copies in both runs. If only a function of
-the database changed a table, this table is locked in a second attempt, again before the first statement.
+that an apply takes each number only once. A preview runs no statement that takes a number. If only a function of the
+database changed a table, this table is locked in a second attempt, again before the first statement.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from remit.core.errors import EnvironmentFailureError
@@ -32,7 +32,8 @@ _NOT_FOLLOWED: Final = "the changes of its rows could not be captured exactly"
 _NOT_RESTORABLE: Final = "not all its rows could be restored: other rows refer to them, or they exclude each other"
 _MOST_REASONS: Final = 5
 _MOST_ATTEMPTS: Final = 3
-_NOT_COUNTED: Final = "the server keeps no counters of changed rows (its track_counts is off)"
+STRUCTURE_TOO: Final = "the plan also changes the structure of the database, so no row can be restored"
+NOT_COUNTED: Final = "the server keeps no counters of changed rows (its track_counts is off)"
 
 
 class Followed(NamedTuple):
@@ -51,7 +52,8 @@ class Follower:
     """Runs the actions of one order.
 
     `images`: the place of the image file. `commits`: this is not only a preview, or it is the preview right before an
-    apply. Then it acquires the locks of an apply.
+    apply. Then it acquires the locks of an apply. `define`: makes the digest of the definitions of the tables, which is
+    made under the locks, before the first statement.
     """
 
     def __init__(
@@ -61,16 +63,18 @@ class Follower:
         images: PathHandle,
         *,
         reads_only: bool,
-        is_preview: bool,
         commits: bool,
+        define: Callable[[], str] | None = None,
     ) -> None:
         self._session = session
         self._wire = session.wire
         self._runner = runner
         self._spot = images
         self._reads_only = reads_only
-        self._is_preview = is_preview
         self._commits = commits
+        self._define = define
+        self.definitions = ""
+        """The digest of the definitions of the tables before the first statement, if `define` was given."""
         self._capture: Capture | None = None
         self._has_copies = False
         """Whether an apply has taken numbers from copies of sequences. Then its statements must run again."""
@@ -134,8 +138,7 @@ class Follower:
         attempt = 0
         while True:
             plan = plan_locks(self._wire, reached, for_good=self._commits)
-            copied = frozenset(step.oid for step in plan.steps if step.is_sequence)
-            self._has_copies = bool(copied) and not self._is_preview
+            self._has_copies = any(step.is_sequence for step in plan.steps)
             self._wire.do("ROLLBACK")
             acquire_locks(
                 self._session, plan, reads_only=self._reads_only, before_copies=_FIRST if self._has_copies else ""
@@ -143,10 +146,11 @@ class Follower:
             if plan.writes or self._runner.may_write:
                 self._session.start_hold_limit()
             self._session.apply_settings()
-            if self._is_preview:
-                self._runner.copy_sequences(copied)
             if not self._has_copies:
                 self._wire.do(f"SAVEPOINT {_FIRST}")
+            if self._define is not None:
+                self.definitions = self._define()
+                self._session.apply_settings()
             did = self._runner.run(actions, continue_on_error=continue_on_error)
             more = frozenset(oid for one in did for oid in one.tables) - plan.writes
             attempt += 1
@@ -203,9 +207,9 @@ class Follower:
 
     def _why_not(self, did: Sequence[Did]) -> str:
         if not is_counting(self._wire):
-            return _NOT_COUNTED
+            return NOT_COUNTED
         if any(one.structure for one in did):
-            return "the plan also changes the structure of the database, so no row can be restored"
+            return STRUCTURE_TOO
         if any(one.tables for one in did):
             return why_nothing_can_be_captured(self._wire)
         return ""
@@ -242,7 +246,7 @@ def describe_actions(followed: Followed) -> list[dict[str, Any]]:
 
 def changes_something(followed: Followed) -> bool:
     """Return whether anything was changed, by the counters. If the server has no counters, always return true."""
-    return followed.why_not == _NOT_COUNTED or any(one.tables or one.structure or one.unseen for one in followed.did)
+    return followed.why_not == NOT_COUNTED or any(one.tables or one.structure or one.unseen for one in followed.did)
 
 
 def before_rows(followed: Followed) -> dict[str, str]:
@@ -254,7 +258,7 @@ def before_rows(followed: Followed) -> dict[str, str]:
 
 def _irreversible(followed: Followed, one: Did) -> str:
     if one.problem is not None or not (one.tables or one.structure or one.unseen):
-        return followed.why_not if followed.why_not == _NOT_COUNTED else ""
+        return followed.why_not if followed.why_not == NOT_COUNTED else ""
     reasons = list(one.unseen)
     if one.structure:
         reasons.insert(0, f"{summarise(one.structure)} cannot be rolled back")

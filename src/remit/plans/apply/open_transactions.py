@@ -23,6 +23,7 @@ from remit.plans.engines.postgres import (
     PostgresResult,
     Transaction,
 )
+from remit.plans.engines.postgres_messages import bound_of_texts
 from remit.plans.engines.postgres_servers import PostgresServer
 from remit.plans.model.remote_part import Commit, RemotePart, RowBackup, note_commit
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
@@ -36,6 +37,13 @@ _USED: Final = (
     "Nothing was changed. When that session has ended its transaction, preview the plan again, with `remit preview`, "
     "and approve it again."
 )
+_AGAIN: Final = "Nothing was changed. Preview the plan again, with `remit preview`, and approve it again."
+_EXECUTE: Final = (
+    "Nothing was changed. The preview did not run the statements, so it could not find this out. Ask a person to set "
+    "`preview: execute` for the connection, or change the plan; then approve it again."
+)
+_OTHER_ROWS: Final = "another session changed rows of this plan directly after the preview"
+_OTHER_TABLES: Final = "a table of this plan was altered after the preview"
 
 
 class _OpenSession(NamedTuple):
@@ -59,12 +67,12 @@ class OpenTransactions:
         returns, the rollback data is durable in `folder`.
         """
         servers = self.servers(key)
-        session = _open_with_retry(servers, statements)
+        session = _open_with_retry(servers, statements, defines=part.computed == "explain")
         self._open[key] = _OpenSession(statements.server, session)
         reach("elsewhere.begun")
         result = session.result
         try:
-            _require_as_previewed(result, part)
+            _require_as_previewed(result, statements, part)
             return _back_up_rows(result, part, folder)
         finally:
             if result.images is not None:
@@ -137,7 +145,7 @@ def not_committed_error(what: str, where: str, next_step: str = "") -> Verificat
     )
 
 
-def _open_with_retry(servers: Servers, statements: PreparedStatements) -> OpenTransaction:
+def _open_with_retry(servers: Servers, statements: PreparedStatements, *, defines: bool) -> OpenTransaction:
     """Begin the transaction. Try once more if another session was in the way and there is time left to wait for it.
 
     The server stops one of two sessions that wait for each other's locks. Nothing has taken effect at that point. The
@@ -152,6 +160,7 @@ def _open_with_retry(servers: Servers, statements: PreparedStatements) -> OpenTr
                 reads_only=statements.reads_only,
                 seconds=statements.seconds,
                 folder=work,
+                defines=defines,
             )
 
     for is_last in (False, True):
@@ -165,20 +174,34 @@ def _open_with_retry(servers: Servers, statements: PreparedStatements) -> OpenTr
     raise AssertionError("the last attempt returns or raises")
 
 
-def _require_as_previewed(result: PostgresResult, part: RemotePart) -> None:
+def _require_as_previewed(result: PostgresResult, statements: PreparedStatements, part: RemotePart) -> None:
+    """Refuse before COMMIT what the approval does not cover.
+
+    If the preview ran the statements, they must find the same rows. If the server only planned them, the tables must
+    have the same definitions: no rows were counted, so none are compared.
+    """
     failed = next((one.problem for one in result.actions if one.problem is not None), None)
     if failed is not None:
         details = {name: failed.get(name, "") for name in ("where", "next_step")}
         raise EnvironmentFailureError(Reason(failed["reason"]), failed.get("what", ""), **details)
     allowed = {one.number for one in part.actions if one.irreversible}
     unexpected = [one.irreversible for one in result.actions if one.irreversible and one.number not in allowed]
-    if result.bound != part.bound or unexpected:
+    if (differs := _bound_now(result, statements, part) != part.bound) or unexpected:
+        executes = part.computed == "execute"
         raise EnvironmentFailureError(
             Reason.HASH_MISMATCH,
-            unexpected[0] if unexpected else "another session changed rows of this plan directly after the preview",
+            (_OTHER_ROWS if executes else _OTHER_TABLES) if differs else unexpected[0],
             where=part.server,
-            next_step="Nothing was changed. Preview the plan again, with `remit preview`, and approve it again.",
+            next_step=_AGAIN if executes or differs else _EXECUTE,
         )
+
+
+def _bound_now(result: PostgresResult, statements: PreparedStatements, part: RemotePart) -> str:
+    """Return the digest that the approval must have been bound to."""
+    if part.computed == "execute":
+        return result.bound
+    definitions = result.definitions if part.computed == "explain" else None
+    return bound_of_texts(part.computed, statements.server.where, statements.texts, definitions)
 
 
 def _back_up_rows(result: PostgresResult, part: RemotePart, folder: ReportFolder) -> RowBackup:

@@ -9,6 +9,7 @@ from remit.authority.statuses import sign_status, verify_status
 from remit.contracts.plans.change_log import Change
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.rollback import RollbackManifest
+from remit.contracts.plans.sql_report import MAX_TABLES_TOLD
 from remit.contracts.plans.status import PlanStatus
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import Clock, parse_time, render_time
@@ -16,11 +17,11 @@ from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.steps import Result
 from remit.plans.apply.checkpoint import PlanCheckpoint
 from remit.plans.apply.verify_and_undo import ObservedFile, RunResult, observe_files
-from remit.plans.model.remote_part import RowBackup, rows_checkpoint
+from remit.plans.model.remote_part import RemotePart, RowBackup, changed_table, rows_checkpoint
 from remit.plans.reports.change_log import build_change_log
 from remit.plans.reports.execution_report import ReportedAction, build_errors, build_report
 from remit.plans.reports.publish import digest_reports
-from remit.plans.reports.run_data import FinishedRun, time_of
+from remit.plans.reports.run_data import FinishedRun, RemoteAction, time_of
 from remit.plans.runtime.runner import paths_of
 from remit.plans.storage.manifest import build_manifest, mark_executed, net_changes
 from remit.plans.storage.run_folder import REPORTS
@@ -64,7 +65,7 @@ def build_outcome(
         sql=checkpoint.sql,
         pipelines=checkpoint.pipelines,
         prepared_ms=checkpoint.prepared_ms,
-        remote=checkpoint.remote.actions if checkpoint.remote is not None else (),
+        remote=_with_changed_rows(checkpoint.remote, run_result.rows),
         has_manifest=not checkpoint.doomed,
     )
     report, change_log = build_report(run), build_change_log(run)
@@ -85,6 +86,23 @@ def build_outcome(
     )
     errors = build_errors(run, clock)
     return PlanOutcome(status=signed, report=report, change_log=change_log, manifest=manifest, errors=errors)
+
+
+def _with_changed_rows(remote: RemotePart | None, rows: RowBackup | None) -> tuple[RemoteAction, ...]:
+    """Return the actions on a server. The preview counted no rows if it did not run them, so the counts of the run are
+    added to the only action that changes rows. The counts of several actions together are in the manifest.
+    """
+    actions = remote.actions if remote is not None else ()
+    changing = [one.number for one in actions if one.told is not None and one.told.changes_database]
+    if remote is None or remote.computed == "execute" or rows is None or len(changing) != 1:
+        return actions
+    tables = tuple(changed_table(*table) for table in rows.tables[:MAX_TABLES_TOLD])
+    return tuple(
+        one._replace(told=one.told.model_copy(update={"tables": tables}))
+        if one.told is not None and one.number in changing
+        else one
+        for one in actions
+    )
 
 
 def _modification_times(

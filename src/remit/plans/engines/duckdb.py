@@ -296,6 +296,7 @@ def _statement(one: Mapping[str, Any]) -> ToldStatement:
             "writes": _names(one["writes"]),
             "rows_read": one.get("rows_read"),
             "rows_changed": one.get("rows_changed"),
+            "estimated_rows": one.get("estimated_rows"),
             "destroys": bool(one.get("destroys", False)),
         }
     )
@@ -357,6 +358,8 @@ def _part(one: ToldStatement) -> str:
         return f"{made} with {_counted(one.rows_changed, 'row')}" if one.rows_changed else made
     if one.kind == "EXPLAIN":
         return "a statement explained"
+    if one.kind == "SELECT" and one.rows_read is one.rows_changed is None and one.writes == ():  # it was not run
+        return f"rows read from {', '.join((one.reads or ())[:_MOST_NAMES]) or 'no table'}"
     if one.rows_read is not None:
         read = ", ".join((one.reads or ())[:_MOST_NAMES])
         return f"{_counted(one.rows_read, 'row')} read" + (f" from {read}" if read else "")

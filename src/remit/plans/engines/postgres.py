@@ -18,6 +18,7 @@ from remit.plans.engines.database_files import OpenCopy, WorkFolder, detach_file
 from remit.plans.engines.postgres_messages import (
     EFFECT,
     ActionResult,
+    Definitions,
     DriftedRows,
     PostgresRequest,
     SqlText,
@@ -25,7 +26,9 @@ from remit.plans.engines.postgres_messages import (
     Transaction,
     bound_of,
     read_action,
+    read_definitions,
     read_drifts,
+    read_reason,
     read_tables,
     read_transaction,
     read_waited,
@@ -43,6 +46,7 @@ __all__ = [
     "ActionResult",
     "CommitFailedError",
     "CommitUnknownError",
+    "Definitions",
     "DriftedRows",
     "OpenTransaction",
     "PostgresEngine",
@@ -87,6 +91,15 @@ class PostgresResult(NamedTuple):
     """The file of before-images. The caller closes its descriptor. None if there are none, or none are needed."""
     tables: tuple[TableChange, ...]
     transaction: Transaction
+    definitions: Definitions | None = None
+    """The definitions of the tables, if the texts were explained or `defines` was given."""
+    why: str = ""
+    """The reason why texts that the connection lets run were explained."""
+
+    @property
+    def was_explained(self) -> bool:
+        """Whether nothing was run, in a preview."""
+        return self.definitions is not None
 
 
 class PostgresEngine:
@@ -110,11 +123,25 @@ class PostgresEngine:
     ) -> PostgresResult:
         """Run all texts and roll them back. Without `stop_on_error`, texts after a failure run as well.
 
+        If a rollback may not undo all that a statement does, nothing runs. All texts are explained, and the result says
+        why.
+
         `in_earnest` says that the plan is about to run. Then readers of the tables to be locked also cause
         DATABASE_BUSY.
         """
         call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
-        call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
+        call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest, executes=True)
+        return self._preview(server, call)
+
+    def explain(
+        self, server: PostgresServer, texts: Sequence[SqlText], *, reads_only: bool, seconds: float, folder: WorkFolder
+    ) -> PostgresResult:
+        """Let the server plan all texts. None of them runs."""
+        call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
+        call.inputs.update(executes=False, stop_on_error=False)
+        return self._preview(server, call)
+
+    def _preview(self, server: PostgresServer, call: PostgresRequest) -> PostgresResult:
         reported = _ReportedActions()
         finished = self.run(server, call, reported.on_ask, self._is_cancelled)
         output = finished.output or {}
@@ -123,10 +150,21 @@ class PostgresEngine:
         return reported.result(output, call)
 
     def begin(
-        self, server: PostgresServer, texts: Sequence[SqlText], *, reads_only: bool, seconds: float, folder: WorkFolder
+        self,
+        server: PostgresServer,
+        texts: Sequence[SqlText],
+        *,
+        reads_only: bool,
+        seconds: float,
+        folder: WorkFolder,
+        defines: bool = False,
     ) -> "OpenTransaction":
-        """Run all texts. The transaction is open until the session is committed or closed."""
+        """Run all texts. The transaction is open until the session is committed or closed.
+
+        `defines`: the result has the digest of the definitions of the tables, for an approval of an explained preview.
+        """
         call = texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
+        call.inputs.update(defines=defines)
         return OpenTransaction(self, server, call, self._is_cancelled)
 
     def find_drifted_rows(self, server: PostgresServer, images: int, *, seconds: float) -> tuple[DriftedRows, ...]:
@@ -217,7 +255,9 @@ class _ReportedActions:
         images = None
         if call.images is not None and output.get("images") is True:
             images = detach_file(call.images, 0o600, _MOST_IMAGES, where="the row images", too_large=_too_large_error)
-        return PostgresResult(tuple(self._actions), bound, images, tables, transaction)
+        definitions = read_definitions(output, transaction) if "definitions" in output else None
+        why = read_reason(output.get("why", ""))
+        return PostgresResult(tuple(self._actions), bound, images, tables, transaction, definitions, why)
 
 
 class OpenTransaction:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from remit.core.canonical import digest
+from remit.core.canonical import digest, digest_bytes
 from remit.core.errors import Reason, RefusedError, render_line
 from remit.effects.registry import PathUse
 from remit.plans.engines.database_files import WorkFolder
@@ -17,6 +17,7 @@ from remit.sandbox.orders import FolderGrant, Order
 from remit.sandbox.results import reason_of
 
 _MOST_TABLES: Final = 10_000
+_MOST_NOTES: Final = 500
 _LONGEST: Final = 2_000
 _XID: Final = re.compile(r"[0-9]{0,20}")
 _DATABASE: Final = re.compile(r"[0-9]{1,24}/[0-9]{1,10}")
@@ -42,6 +43,17 @@ class ActionResult(NamedTuple):
     irreversible: str
     """The reason why it cannot be rolled back. Empty if it can, or if it changes nothing."""
     problem: Mapping[str, str] | None
+    notes: tuple[str, ...] = ()
+    """What is not known about an action that was explained and not run."""
+
+
+class Definitions(NamedTuple):
+    """What an approval of texts that were explained is bound to, besides these texts."""
+
+    database: str
+    role: str
+    tables: str
+    """The digest of the definitions of the tables. Empty if nothing can be changed."""
 
 
 class Transaction(NamedTuple):
@@ -72,6 +84,7 @@ def read_action(frame: Mapping[str, Any]) -> ActionResult:
             read_tables(frame["tables"]),
             render_line(_text(frame["irreversible"])[:_LONGEST]),
             None if problem is None else _problem(problem),
+            tuple(map(read_reason, frame.get("notes", ())[:_MOST_NOTES])),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise protocol_error("its answer about an action cannot be read") from None
@@ -96,6 +109,21 @@ def read_transaction(output: Mapping[str, Any]) -> Transaction:
         )
     except (KeyError, TypeError, ValueError):
         raise protocol_error("its answer about its transaction cannot be read") from None
+
+
+def read_definitions(output: Mapping[str, Any], transaction: Transaction) -> Definitions:
+    try:
+        tables = _text(output["definitions"])
+        return Definitions(transaction.database, _text(output.get("role")), tables and _like(_DIGEST, tables))
+    except (TypeError, ValueError):
+        raise protocol_error("its answer about the definitions of tables cannot be read") from None
+
+
+def read_reason(text: Any) -> str:
+    try:
+        return render_line(_text(text)[:_LONGEST])
+    except TypeError:
+        raise protocol_error("its answer about what it did not run cannot be read") from None
 
 
 def read_waited(output: Mapping[str, Any]) -> float:
@@ -133,6 +161,17 @@ def bound_of(output: Mapping[str, Any], transaction: Transaction, actions: Seque
         ],
     }
     return digest(bound)
+
+
+def bound_of_texts(
+    computed: str, server: str, texts: Sequence["SqlText"], definitions: Definitions | None = None
+) -> str:
+    """Return the digest for an approval of texts that were not run: how they were shown, where they run, the texts
+    with their parameters, and the definitions of their tables if these are known.
+    """
+    shown = [[one.name, digest_bytes(one.text), dict(one.parameters), one.expect_results] for one in texts]
+    bound = [computed, server, shown, None if definitions is None else list(definitions)]
+    return digest_bytes(json.dumps(bound, sort_keys=True).encode())
 
 
 def _problem(problem: Mapping[str, Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ _PIECE: Final = 8
 
 
 class RemotePart(NamedTuple):
-    """The effect of a plan on its server, as observed in a transaction that was rolled back."""
+    """The effect of a plan on its server, as observed before the approval."""
 
     connection: str
     """The name of the connection in remit.yaml."""
@@ -28,9 +28,11 @@ class RemotePart(NamedTuple):
     actions: tuple[RemoteAction, ...]
     """The actions in the order of execution."""
     bound: str
-    """The digest of the observed effect. The approval is bound to it, and the run must observe the same."""
+    """The digest of the observed effect. The approval is bound to it, and the run must find the same."""
     image_bytes: int = 0
     """The size of the before-images of rows."""
+    computed: str = "execute"
+    """How it was observed: `execute` (run and rolled back), `explain` (planned by the server) or `off` (not at all)."""
 
     @property
     def irreversible(self) -> tuple[str, ...]:

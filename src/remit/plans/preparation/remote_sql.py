@@ -1,7 +1,9 @@
-"""Previews the effect of a plan on its database server: runs it there in one transaction, and rolls that back.
+"""Previews the effect of a plan on its database server, in the way that its connection allows (`preview`).
 
-Therefore the preview reports tables and rows as the server counted them. An approval binds a digest of what the actions
-found. While the preview runs, the rows that it changes are locked, as they are when the plan is applied.
+`execute` runs the statements in one transaction, and rolls that back. So the preview reports tables and rows as the
+server counted them, and an approval binds a digest of what the actions found. While the preview runs, the rows that it
+changes are locked, as they are when the plan is applied. `explain` lets the server plan the statements. `off` contacts
+no server. Without a run, an approval binds the texts, and with `explain` also the definitions of the tables.
 """
 
 import os
@@ -20,6 +22,7 @@ from remit.plans.engines.database_files import WorkFolder
 from remit.plans.engines.duckdb import DuckdbAnswer, is_of_the_text, summarize_answer
 from remit.plans.engines.input_files import read_below
 from remit.plans.engines.postgres import ActionResult, PostgresEngine, PostgresResult, SqlText
+from remit.plans.engines.postgres_messages import bound_of_texts
 from remit.plans.engines.postgres_servers import PostgresServer
 from remit.plans.model.remote_part import RemotePart, changed_table
 from remit.plans.policy.dependencies import order_actions
@@ -27,6 +30,7 @@ from remit.plans.policy.remote_sql import is_remote, server_of, texts_of
 from remit.plans.policy.sql import touched_by
 from remit.plans.policy.timeouts import seconds_for
 from remit.plans.preparation.sql_preview import describe_text
+from remit.plans.preparation.unexecuted_sql import COMPUTED, notes_of, read_texts
 from remit.plans.reports.run_data import RemoteAction
 
 MAX_QUERY_BYTES: Final = 4 << 20
@@ -62,6 +66,8 @@ class PreparedStatements(NamedTuple):
     texts: tuple[SqlText, ...]
     reads_only: bool
     seconds: float
+    preview: str = "execute"
+    """What a preview does on the server: `execute`, `explain` or `off`, as the connection says."""
 
 
 class RemotePreview(NamedTuple):
@@ -97,24 +103,18 @@ def preview_remote_part(
     actions = _ordered_actions(plan, config)
     name = server_of(actions[0], config) or ""
     servers.on_progress(0, len(actions))
-    try:
-        result = _try_statements(servers, statements, in_earnest=in_earnest)
-    except EnvironmentFailureError as problem:
-        if problem.reason is not Reason.DATABASE_BUSY or not server.lock_seconds_left:
-            raise
-        # If two transactions wait for each other's locks, the server stops one. After the other it can succeed.
-        result = _try_statements(servers, statements, in_earnest=in_earnest)
+    found_out = _find_out(servers, statements, in_earnest=in_earnest)
     servers.on_progress(len(actions), len(actions))
-    results = {one.number: one for one in result.actions}
+    results = {one.number: one for one in found_out.actions}
     acted = tuple(
-        _build_action(number, action, results.get(number), name, server, config)
+        _build_action(number, action, results.get(number), found_out, server, config)
         for number, action in enumerate(actions, start=first_number)
     )
-    size = _discard_images(result)
     acted = _mark_all_irreversible(acted)
-    part = RemotePart(name, server.where, acted, result.bound, 0 if any(one.irreversible for one in acted) else size)
+    size = 0 if any(one.irreversible for one in acted) else found_out.image_bytes
+    part = RemotePart(name, server.where, acted, found_out.bound, size, found_out.computed)
     _require_declared_irreversible(actions, part)
-    bound[bound_as(name)] = result.bound
+    bound[bound_as(name)] = found_out.bound
     inputs = [ApprovedInput.from_tree({"path": path, "digest": digest}) for path, digest in sorted(bound.items())]
     return RemotePreview(part, statements, tuple(inputs))
 
@@ -141,8 +141,9 @@ def prepare_statements(
     name = server_of(actions[0], config) or ""
     connection = config.connections.get(name)
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
+    how = connection.preview if isinstance(connection, PostgresqlConnection) else "off"
     most = min(seconds, float(sum(seconds_for(each, config) for each in actions)))
-    return PreparedStatements(servers.find(name), tuple(texts), reads_only, most), read
+    return PreparedStatements(servers.find(name), tuple(texts), reads_only, most, how), read
 
 
 def bound_as(connection: str) -> str:
@@ -172,6 +173,7 @@ def save_server_rows(
     The rows are as the actions before it would leave them: those are run first, and rolled back.
     """
     plan, config, root = plan_context
+    _require_execution(config, action)
     bound: dict[str, str] = {}
     earlier = _ordered_actions(plan, config, before=action)
     texts = [text for number, each in enumerate(earlier) for text in _texts(number, each, config, root, bound)]
@@ -182,6 +184,12 @@ def save_server_rows(
         server, texts, reads_only=not earlier, seconds=seconds, stop_on_error=False, folder=folder
     )
     _discard_images(result)
+    if result.definitions is not None:
+        raise RefusedError(
+            Reason.CAPABILITY_UNSUPPORTED,
+            f"rows are saved before the approval, and {result.why}",
+            next_step="Leave out what a rollback does not undo, or make a separate plan for it.",
+        )
     for one in result.actions:
         if one.problem is not None and one.number < len(earlier):
             raise _earlier_failed_error(earlier[one.number], action)
@@ -252,10 +260,46 @@ def _mentions_parameter(text: bytes, name: str) -> bool:
     return re.search(rb"\$" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
 
 
+class _FoundOut(NamedTuple):
+    """What a preview found out about the remote part, in one of the three ways."""
+
+    computed: str
+    actions: tuple[ActionResult, ...]
+    bound: str
+    image_bytes: int = 0
+    why: str = ""
+    """The reason why the server ran nothing although it was allowed to."""
+
+
+def _find_out(servers: Servers, statements: PreparedStatements, *, in_earnest: bool) -> _FoundOut:
+    if statements.preview == "off":
+        actions = read_texts(statements.texts, reads_only=statements.reads_only)
+        return _FoundOut("off", actions, bound_of_texts("off", statements.server.where, statements.texts))
+    try:
+        result = _try_statements(servers, statements, in_earnest=in_earnest)
+    except EnvironmentFailureError as problem:
+        if problem.reason is not Reason.DATABASE_BUSY or not statements.server.lock_seconds_left:
+            raise
+        # If two transactions wait for each other's locks, the server stops one. After the other it can succeed.
+        result = _try_statements(servers, statements, in_earnest=in_earnest)
+    if result.definitions is None:
+        return _FoundOut("execute", result.actions, result.bound, _discard_images(result))
+    bound = bound_of_texts("explain", statements.server.where, statements.texts, result.definitions)
+    return _FoundOut("explain", result.actions, bound, why=result.why)
+
+
 def _try_statements(servers: Servers, statements: PreparedStatements, *, in_earnest: bool) -> PostgresResult:
-    """Run all statements, and report the failure of each action, not only of the first one."""
+    """Run or explain all statements, and report the failure of each action, not only of the first one."""
     try:
         with WorkFolder.make(servers.work) as folder:
+            if statements.preview != "execute":
+                return servers.engine.explain(
+                    statements.server,
+                    statements.texts,
+                    reads_only=statements.reads_only,
+                    seconds=statements.seconds,
+                    folder=folder,
+                )
             return servers.engine.preview(
                 statements.server,
                 statements.texts,
@@ -282,7 +326,7 @@ def _build_action(
     number: int,
     action: Action,
     result: ActionResult | None,
-    connection: str,
+    found_out: _FoundOut,
     server: PostgresServer,
     config: SystemConfig,
 ) -> RemoteAction:
@@ -294,7 +338,7 @@ def _build_action(
     files = {one.query_file for one in texts_of(action, config)}
     preview = SqlPreviewed(
         action_id=action.action_id,
-        connection=connection,
+        connection=server.name,
         database=None,
         changes_database=bool(answer.changed or result.tables or result.irreversible),
         statements=answer.statements,
@@ -307,6 +351,8 @@ def _build_action(
         server=server.where[:1_000],
         tables=tuple(changed_table(*table) for table in result.tables[:MAX_TABLES_TOLD]),
         irreversible=result.irreversible[:10_000] or None,
+        computed=COMPUTED[found_out.computed],
+        notes=notes_of(found_out.computed, found_out.why, result.notes),
     )
     problem = None if result.problem is None else _locate_problem(result.problem, action, config)
     return RemoteAction(number, action.action_id, action.action_type, summarize_answer(answer, None), preview, problem)
@@ -326,6 +372,20 @@ def _mark_all_irreversible(actions: tuple[RemoteAction, ...]) -> tuple[RemoteAct
         else one
         for one in actions
     )
+
+
+def _require_execution(config: SystemConfig, action: SqlAction) -> None:
+    """Refuse to save rows of a server whose statements a preview may not run. An approval is of the saved bytes."""
+    name = action.operation.connection
+    connection = config.connections.get(name)
+    if isinstance(connection, PostgresqlConnection) and connection.preview != "execute":
+        raise RefusedError(
+            Reason.CAPABILITY_UNSUPPORTED,
+            f"rows of a server are saved to a file before the plan is approved, and the connection {name} has"
+            f" `preview: {connection.preview}`, so no statement runs before",
+            next_step="Ask a person to set `preview: execute` for the connection in remit.yaml, or leave out "
+            "`save_results_to`.",
+        )
 
 
 def _locate_problem(problem: Mapping[str, str], action: Action, config: SystemConfig) -> dict[str, str]:
