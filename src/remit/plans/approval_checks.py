@@ -12,6 +12,7 @@ from remit.contracts.plans.sql_report import SqlTold
 from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import plain_spelling
 from remit.plans.engines.database_files import require_none_busy
+from remit.plans.model.remote_part import render_counts
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.preview.inputs import RESTORE_FILE, input_differences
 from remit.plans.preview.planned_effect import PlannedEffect
@@ -121,7 +122,7 @@ def _describe_present_rows(preview: PlannedEffect) -> str:
         if action.problem is not None:
             return f"action {action.action_id} would fail now: {action.problem['what']}"
     tables = _tables_of(preview)
-    named = [f"{table} ({_render_counts(counts)})" for table, counts in tables.items()][:_MOST_TABLES]
+    named = [f"{table} ({render_counts(counts)})" for table, counts in tables.items()][:_MOST_TABLES]
     return f"it would now change {', '.join(named)}" if named else "it would now change no row"
 
 
@@ -137,11 +138,6 @@ def _sum_tables(reports: Iterable[SqlTold]) -> TableCounts:
             inserted, updated, deleted = found.get(one.table, (0, 0, 0))
             found[one.table] = (inserted + one.inserted, updated + one.updated, deleted + one.deleted)
     return found
-
-
-def _render_counts(counts: tuple[int, int, int] | None) -> str:
-    named = zip(counts or (), ("inserted", "updated", "deleted"), strict=False)
-    return ", ".join(f"{number:,} {word}" for number, word in named if number) or "no row"
 
 
 def differences(envelope: Envelope, inputs: Iterable[ApprovedInput]) -> Iterator[tuple[str, str]]:

@@ -193,8 +193,13 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         self._require_not_void(envelope.envelope_id)
         engines = self.environment.engines(envelope.envelope_id, envelope.plan.plan_id)
         self._require_urls(envelope.plan, engines)
-        self._discard_prepared(envelope.envelope_id)  # the engine repeats the preview if another process was faster
-        return self._load_preview(envelope, engines) or self._compute_preview(envelope, engines)
+        self.release(granted)  # the engine repeats the preview if another process was faster
+        try:
+            return self._load_preview(envelope, engines) or self._compute_preview(envelope, engines)
+        except RemitError as problem:
+            if problem.reason is Reason.CANCELLED:
+                raise self._cancelled_error(envelope.envelope_id) from problem
+            raise
 
     def release(self, granted: ApprovedPlan) -> None:
         """Close the open transactions and the prepared files."""
@@ -464,6 +469,10 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         planned = with_folders(planned, observe_new_folders(planned.steps, root))
         self._open_outputs(envelope, planned.outputs)
         self._statements.update(self._statements_of(envelope, engines, planned.remote))
+        if planned.remote is not None and not planned.doomed:
+            # The only run of the statements. Their transaction is committed last; a refusal here leaves the approval.
+            statements = self._statements[envelope.envelope_id]
+            self._executor.transactions.begin(envelope.envelope_id, statements, planned.remote)
         return planned
 
     def _compute_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect:
@@ -479,19 +488,14 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
                 " approvals of an earlier version or of an outside protocol layer: approvals.allow_without_preview.",
             )
         runner = self.environment.runner(envelope.envelope_id, needs_parsers=needs_parsers(plan, config))
-        try:
-            preview = preview_plan(
-                plan,
-                config,
-                rules.root(),
-                PreviewTools(runner, engines, in_earnest=True),
-                plan_digest=envelope.plan_digest,
-                at=self.environment.now(),
-            )
-        except RemitError as problem:
-            if problem.reason is Reason.CANCELLED:
-                raise self._cancelled_error(envelope.envelope_id) from problem
-            raise
+        preview = preview_plan(
+            plan,
+            config,
+            rules.root(),
+            PreviewTools(runner, engines, in_earnest=True),
+            plan_digest=envelope.plan_digest,
+            at=self.environment.now(),
+        )
         self._outputs[envelope.envelope_id] = preview.prepared.descriptors
         if preview.statements is not None:
             self._statements[envelope.envelope_id] = preview.statements

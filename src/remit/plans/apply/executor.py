@@ -172,12 +172,17 @@ class PlanExecutor:
         return self._undo_after_failure(checkpoint, executed, ended_by, progress, note)
 
     def _begin_remote(self, checkpoint: PlanCheckpoint, statements: PreparedStatements | None) -> RowBackup | None:
-        """Run the statements on the server and store the before-images of rows. The transaction stays open."""
+        """Run the statements on the server, unless that is done, and store the before-images of rows.
+
+        The transaction stays open.
+        """
         if checkpoint.remote is None or statements is None:
             return None
         self._report_status(checkpoint, "RUNNING")
+        if not self.transactions.is_open(checkpoint.envelope_id):
+            self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote)
         with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
-            return self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote, folder)
+            return self.transactions.back_up_rows(checkpoint.envelope_id, checkpoint.remote, folder)
 
     def _remote_results(self, checkpoint: PlanCheckpoint) -> tuple[Result, ...]:
         now = self.environment.now()

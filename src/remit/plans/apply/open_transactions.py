@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD
-from remit.core.errors import EnvironmentFailureError, Reason, RemitError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.core.faultpoints import reach
 from remit.execution.engine import IncompleteError, Note, VerificationFailedError
 from remit.plans.engines.database_files import WorkFolder
@@ -25,7 +25,7 @@ from remit.plans.engines.postgres import (
 )
 from remit.plans.engines.postgres_messages import bound_of_texts
 from remit.plans.engines.postgres_servers import PostgresServer
-from remit.plans.model.remote_part import Commit, RemotePart, RowBackup, note_commit
+from remit.plans.model.remote_part import Commit, RemotePart, RowBackup, note_commit, render_counts
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 from remit.plans.storage.row_images import back_up_rows
 from remit.plans.storage.run_folder import ReportFolder
@@ -33,17 +33,22 @@ from remit.plans.storage.run_folder import ReportFolder
 Fate = Literal["committed", "aborted"]
 
 _PATIENCE: Final = 10.0
-_USED: Final = (
-    "Nothing was changed. When that session has ended its transaction, preview the plan again, with `remit preview`, "
-    "and approve it again."
+_UNUSED: Final = (
+    "Nothing was changed, and the approval was not used. When that session has ended its transaction, apply the plan"
+    " again."
 )
-_AGAIN: Final = "Nothing was changed. Preview the plan again, with `remit preview`, and approve it again."
+_AS_THEY_WERE: Final = (
+    "The approval stays valid: apply again when these rows are as they were. Or preview the plan again with `remit"
+    " preview` and approve it again."
+)
+_AGAIN: Final = "Nothing was changed. Preview the plan again with `remit preview`, and approve it again."
 _EXECUTE: Final = (
     "Nothing was changed. The preview did not run the statements, so it could not find this out. Ask a person to set "
     "`preview: execute` for the connection, or change the plan; then approve it again."
 )
-_OTHER_ROWS: Final = "another session changed rows of this plan directly after the preview"
-_OTHER_TABLES: Final = "a table of this plan was altered after the preview"
+_OTHER_ROWS: Final = "the rows that this plan would change are not those that were approved"
+_OTHER_TABLES: Final = "the server, the role or a table of this plan is not what it was when the plan was approved"
+_MOST_TABLES: Final = 20
 
 
 class _OpenSession(NamedTuple):
@@ -60,19 +65,29 @@ class OpenTransactions:
     _open: dict[str, _OpenSession] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
 
-    def begin(self, key: str, statements: PreparedStatements, part: RemotePart, folder: ReportFolder) -> RowBackup:
-        """Run the statements and keep their transaction open.
+    def begin(self, key: str, statements: PreparedStatements, part: RemotePart) -> None:
+        """Run the statements and keep their transaction open. Nothing is committed.
 
-        Raises an error if the server is not as it was at the preview. The caller then closes the transaction. When this
-        returns, the rollback data is durable in `folder`.
+        Refuses the plan if the server is not as it was at the preview. This is before the intent, so the approval is
+        not used then. The caller closes the transaction, however the request ends.
         """
         servers = self.servers(key)
         session = _open_with_retry(servers, statements, defines=part.computed == "explain")
         self._open[key] = _OpenSession(statements.server, session)
         reach("elsewhere.begun")
-        result = session.result
         try:
-            _require_as_previewed(result, statements, part)
+            _require_as_previewed(session.result, statements, part)
+        except RemitError:
+            self.close(key)
+            raise
+
+    def is_open(self, key: str) -> bool:
+        return key in self._open
+
+    def back_up_rows(self, key: str, part: RemotePart, folder: ReportFolder) -> RowBackup:
+        """Store the before-images of the open transaction. When this returns, they are durable in `folder`."""
+        result = self._open[key].session.result
+        try:
             return _back_up_rows(result, part, folder)
         finally:
             if result.images is not None:
@@ -148,8 +163,7 @@ def not_committed_error(what: str, where: str, next_step: str = "") -> Verificat
 def _open_with_retry(servers: Servers, statements: PreparedStatements, *, defines: bool) -> OpenTransaction:
     """Begin the transaction. Try once more if another session was in the way and there is time left to wait for it.
 
-    The server stops one of two sessions that wait for each other's locks. Nothing has taken effect at that point. The
-    approval is already used.
+    The server stops one of two sessions that wait for each other's locks. Nothing has taken effect at that point.
     """
 
     def begin() -> OpenTransaction:
@@ -170,30 +184,44 @@ def _open_with_retry(servers: Servers, statements: PreparedStatements, *, define
             if problem.reason is not Reason.DATABASE_BUSY:
                 raise
             if is_last or not statements.server.lock_seconds_left:
-                raise problem.with_changes(next_step=_USED) from None
+                raise problem.with_changes(next_step=_UNUSED) from None
     raise AssertionError("the last attempt returns or raises")
 
 
 def _require_as_previewed(result: PostgresResult, statements: PreparedStatements, part: RemotePart) -> None:
-    """Refuse before COMMIT what the approval does not cover.
+    """Refuse what the approval does not cover.
 
     If the preview ran the statements, they must find the same rows. If the server only planned them, the tables must
     have the same definitions: no rows were counted, so none are compared.
     """
     failed = next((one.problem for one in result.actions if one.problem is not None), None)
+    executes = part.computed == "execute"
+    if _bound_now(result, statements, part) != part.bound:
+        what = f"{_OTHER_ROWS}; {_describe_present(result, part)}" if executes else _OTHER_TABLES
+        step = _AS_THEY_WERE if executes else _AGAIN
+        raise RefusedError(Reason.BINDING_MISMATCH, what, where=f"connection:{part.connection}/", next_step=step)
     if failed is not None:
         details = {name: failed.get(name, "") for name in ("where", "next_step")}
         raise EnvironmentFailureError(Reason(failed["reason"]), failed.get("what", ""), **details)
     allowed = {one.number for one in part.actions if one.irreversible}
     unexpected = [one.irreversible for one in result.actions if one.irreversible and one.number not in allowed]
-    if (differs := _bound_now(result, statements, part) != part.bound) or unexpected:
-        executes = part.computed == "execute"
-        raise EnvironmentFailureError(
-            Reason.HASH_MISMATCH,
-            (_OTHER_ROWS if executes else _OTHER_TABLES) if differs else unexpected[0],
-            where=part.server,
-            next_step=_AGAIN if executes or differs else _EXECUTE,
+    if unexpected:
+        raise RefusedError(
+            Reason.HASH_MISMATCH, unexpected[0], where=part.server, next_step=_AGAIN if executes else _EXECUTE
         )
+
+
+def _describe_present(result: PostgresResult, part: RemotePart) -> str:
+    """Say what the plan would do on its server now: an action that would fail, or the changed rows of each table."""
+    ids = {one.number: one.action_id for one in part.actions}
+    for one in result.actions:
+        if one.problem is not None:
+            return f"action {ids.get(one.number, one.number)} would fail now: {one.problem.get('what', '')}"
+    named = [
+        f"{one.table} ({render_counts((one.inserted, one.updated, one.deleted))})"
+        for one in result.tables[:_MOST_TABLES]
+    ]
+    return f"it would now change {', '.join(named)}" if named else "it would now change no row"
 
 
 def _bound_now(result: PostgresResult, statements: PreparedStatements, part: RemotePart) -> str:

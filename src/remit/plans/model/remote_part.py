@@ -98,6 +98,12 @@ def changed_table(table: str, inserted: int, updated: int, deleted: int) -> Chan
     return ChangedTable(table=table, inserted=inserted, updated=updated, deleted=deleted)
 
 
+def render_counts(counts: tuple[int, int, int]) -> str:
+    """Render the numbers of inserted, updated and deleted rows."""
+    named = zip(counts, ("inserted", "updated", "deleted"), strict=True)
+    return ", ".join(f"{number:,} {word}" for number, word in named if number) or "no row"
+
+
 # --- in a checkpoint and in a note -----------------------------------------------------------------------------------
 
 
