@@ -1,0 +1,2 @@
+-- The stored previews of plans.
+SELECT 1
