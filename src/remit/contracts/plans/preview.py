@@ -127,6 +127,11 @@ class PlanPreviewDocument(Contract):
     rules: Many[Text] = Field(description="The checks after the run, one sentence for each rule.")
     folders: Many[RelativePath] = Field(description="Folders that would be created.")
     backup_bytes: Count
+    free_of_credentials: bool = Field(
+        default=False,
+        description="Whether every file that the plan changes or runs was searched in full, before and after, and holds"
+        " nothing that looks like a credential. An agent is shown no other preview.",
+    )
     withheld: Text | None = Field(
         default=None,
         description="Why an agent sees less than a person; null: nothing is withheld. An agent's preview has null for"

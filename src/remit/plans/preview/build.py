@@ -7,6 +7,7 @@ same code applies the plan later, and must arrive at the hashes of the preview.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Final, NamedTuple, get_args
 
 from remit.contracts.config.config import SystemConfig
@@ -43,6 +44,7 @@ from remit.plans.preparation.remote_sql import (
     summarize_remote_pipelines,
 )
 from remit.plans.preparation.sql_preview import findings_of_sql
+from remit.plans.preview.credentials import are_query_files_clean, is_preview_free_of_credentials
 from remit.plans.preview.document import PlanPreview, collect_sql_previews
 from remit.plans.preview.ownership import find_permission_problems
 from remit.plans.runtime.runner import PlanRunner, paths_of
@@ -128,7 +130,15 @@ def preview_plan(
         remote=remote.part if remote is not None else None,
         statements=remote.statements if remote is not None else None,
     )
-    return _require_backup_limit(preview, config)
+    is_clean = diffs == "full" and is_preview_free_of_credentials(
+        plan,
+        config,
+        zip(preview.steps.steps, simulated, strict=True),
+        preview.findings,
+        prepared.remarks,
+    )
+    is_clean = is_clean and are_query_files_clean(plan, config, root, inputs)
+    return _require_backup_limit(replace(preview, free_of_credentials=is_clean), config)
 
 
 def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[ApprovedInput]) -> str:

@@ -76,6 +76,8 @@ class PlanPreview(Preview):
     """The effect on a database server, if the plan has such a part."""
     statements: PreparedStatements | None = field(default=None, repr=False)
     """The statements that would run there."""
+    free_of_credentials: bool = False
+    """Whether every file of the preview was searched in full, and holds nothing that looks like a credential."""
 
     @property
     def problems(self) -> list[Mapping[str, str]]:
@@ -179,6 +181,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "rules": [_describe_rule(rule) for rule in preview.steps.rules],
             "folders": [] if preview.doomed else list(preview.folders),
             "backup_bytes": 0 if preview.doomed else preview.backup_bytes,
+            "free_of_credentials": preview.free_of_credentials,
         }
     )
 

@@ -43,6 +43,8 @@ class Permission(NamedTuple):
     to: str
     any_token: bool = False
     """Every agent has the right, for its own requests."""
+    also: ServiceCapability | None = None
+    """Another capability that gives the right."""
 
 
 _ALL: Final[frozenset[Role]] = frozenset({"viewer", "approver", "operator", "admin"})
@@ -54,7 +56,7 @@ RULES: Final[dict[Right, Permission]] = {
     Right.SEE: Permission(_ALL, None, "see the requests of others"),
     Right.SEE_OWN: Permission(_ALL, None, "see the outcome of its own requests", any_token=True),
     Right.PREVIEW: Permission(_OPERATING, "plan.propose", "preview a plan"),
-    Right.LOOK: Permission(_ALL, "plan.propose", "see the preview of a proposed plan"),
+    Right.LOOK: Permission(_ALL, "plan.propose", "see the preview of a proposed plan", also="plan.read"),
     Right.PROPOSE: Permission(_OPERATING, "plan.propose", "propose a plan"),
     Right.DECIDE: Permission(_DECIDING, None, "approve or deny"),
     # To stop a plan is safe. So everyone who could have denied it may stop it until it is done.
@@ -78,7 +80,7 @@ RULES: Final[dict[Right, Permission]] = {
 def has_right(caller: Caller, right: Right) -> bool:
     rule = RULES[right]
     if isinstance(caller, AgentCaller):
-        return rule.any_token or (rule.capability is not None and rule.capability in caller.token.caps)
+        return rule.any_token or not {rule.capability, rule.also}.isdisjoint(caller.token.caps)
     return caller.role in rule.roles
 
 
