@@ -164,7 +164,9 @@ def _reads_only_these_files(tokens: Tokens, _: World, cap: str) -> None:
 
 
 def _reads_only_these_connections(tokens: Tokens, _: World, cap: str) -> None:
-    config = SystemConfig.from_tree({"version": 1, "connections": {name: {"type": "duckdb"} for name in ("sales", "other")}})
+    config = SystemConfig.from_tree(
+        {"version": 1, "connections": {name: {"type": "duckdb"} for name in ("sales", "other")}}
+    )
     grant = ReadGrant.of(_held(tokens, cap, "connections"))
     for name in ("sales", "other"):
         operation = {"type": "sql_execute", "query": "SELECT 1", "connection": name}
