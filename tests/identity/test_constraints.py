@@ -15,11 +15,13 @@ from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, SERVICE_C
 from remit.contracts.browser.token_rules import CONSTRAINT_RULES
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.plan import Plan
+from remit.contracts.services.admin import TokenWish
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.identity.tokens import Tokens
 from remit.services.goals.answers import find_user
-from remit.services.plans.agent_reading import ReadGrant, is_plan_readable
+from remit.services.plans.read_grants import ReadGrant, is_plan_readable
+from remit.services.tokens import require_usable
 from remit.store.connection import Connection
 from tests.cli.conftest import Remit, remit
 from tests.identity.forging import AUDIENCE, CLAIMS, HEADER, ISSUER, NOW, signed, trusted
@@ -122,6 +124,23 @@ def test_the_command_line_names_the_constraint_and_the_capabilities_that_it_work
         assert f"works with {', '.join(WORKS_WITH[name]).replace('browser.', '')}" in shown
         assert f"nothing checks it for {cap}" in shown
     assert json.loads(remit("token", "list", "--json").out)["tokens"] == []
+
+
+@pytest.mark.req("PV-04", "RU-02")
+def test_a_token_that_could_read_nothing_is_not_issued(remit: Remit) -> None:
+    assert remit("init").code == 0
+    ran = remit("token", "issue", "--sub", "bot", "--cap", "plan.read")
+    assert (ran.code, "without both, the agent can read nothing" in " ".join(ran.err.split())) == (2, True), ran
+    ran = remit("token", "issue", "--sub", "bot", "--cap", "plan.read", "--path", "../x")
+    assert (ran.code, "no part . or .." in " ".join(ran.err.split())) == (2, True), ran
+    with pytest.raises(RefusedError, match="without both it reads nothing"):
+        require_usable(TokenWish.from_tree({"sub": "bot", "caps": ["plan.read"]}, source="a wish"))
+    assert json.loads(remit("token", "list", "--json").out)["tokens"] == []
+    given = ("--path", "docs/**", "--path", "README.md", "--connection", "sales")
+    assert remit("token", "issue", "--sub", "bot", "--cap", "plan.read", *given).code == 0
+    (listed,) = json.loads(remit("token", "list", "--json").out)["tokens"]
+    assert listed["constraints"]["paths"] == ["docs/**", "README.md"]
+    assert listed["constraints"]["connections"] == ["sales"]
 
 
 # --- what the table calls checked, is checked -------------------------------------------------------------------------

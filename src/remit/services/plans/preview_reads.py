@@ -11,7 +11,7 @@ from remit.core.ids import DEFAULT_TENANT
 from remit.identity.callers import AgentCaller
 from remit.ledger.counted_entries import COUNTED_SUFFIX, CountedEntries
 from remit.ledger.entry import NewEntry
-from remit.services.plans.agent_reading import Subjects
+from remit.services.plans.read_grants import Subjects
 from remit.workspace.workspace import Workspace
 
 PREVIEW_READ: Final = "plan.preview_read"

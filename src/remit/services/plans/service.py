@@ -37,17 +37,17 @@ from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.permissions import Right, has_right, require
 from remit.services.base.run_list import find_run_of_envelope, project_root
 from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title
-from remit.services.plans.agent_reading import (
+from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
+from remit.services.plans.changes import Inputs
+from remit.services.plans.next_steps import advise_after_apply
+from remit.services.plans.preview_reads import PreviewReads
+from remit.services.plans.read_grants import (
     MAY_BE_READ,
     ReadGrant,
     is_plan_readable,
     read_document,
     subjects_of,
 )
-from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
-from remit.services.plans.changes import Inputs
-from remit.services.plans.next_steps import advise_after_apply
-from remit.services.plans.preview_reads import PreviewReads
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
     APPROVED_STATES,
@@ -278,7 +278,7 @@ class PlanService(PlanRuns):
         """Return the stored preview of a proposal, and the inputs that changed since.
 
         Nothing is executed. An approval names the digest of this preview. Raises `PreviewNotStoredError` if no preview
-        is stored. An agent gets the stored preview if its token lets it read the whole plan (`agent_reading`), and
+        is stored. An agent gets the stored preview if its token lets it read the whole plan (`read_grants`), and
         otherwise a preview of its own text, whether one is stored or not. The ledger records that it asked.
         """
         require(caller, Right.LOOK)

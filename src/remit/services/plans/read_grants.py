@@ -161,7 +161,7 @@ def _paths_of_rule(rule: ValidationRule) -> Iterator[str]:
 
 
 def _databases(plan: Plan, config: SystemConfig) -> Iterable[str]:
-    """Yield the database files that SQL of the plan may change. Their bytes are not lines that anybody can read."""
+    """Yield the database files that SQL of the plan may change. Their bytes are not lines of a text."""
     found = (sql_files(each, config).database for each in plan.action_plan if isinstance(each, SqlAction))
     return (path for path in found if path is not None)
 
