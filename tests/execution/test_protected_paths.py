@@ -2,8 +2,11 @@
 
 import pytest
 
+from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.config.config import Protected
-from remit.execution.protected_paths import group_of, is_forbidden, is_own_folder, protecting_group
+from remit.contracts.path_globs import require_glob
+from remit.core.errors import RefusedError
+from remit.execution.protected_paths import group_of, is_forbidden, is_named_by, is_own_folder, protecting_group
 from remit.plans.policy.plan import needed_approvals
 from tests.plans.policy.plans import config, modify, plan
 
@@ -199,3 +202,43 @@ def test_tasks_are_refused_in_these_folders_at_any_depth() -> None:
     assert is_own_folder(["agent_logs"])
     assert is_own_folder(["agent\ufeff_logs."])
     assert not is_own_folder(["srv", "agent_outputs2"])
+
+
+@pytest.mark.req("PV-04")
+def test_a_glob_that_permits_matches_from_the_root_and_exact_characters_only(subtests: pytest.Subtests) -> None:
+    for glob, inside, outside in [
+        ("docs/**", ["docs/a", "docs/x/y", "docs/.hidden"], ["docs", "docs-old/a", "docsa", "Docs/a", "sub/docs/a"]),
+        ("docs/", ["docs/a", "docs/x/y"], ["docs", "docs-old/a"]),
+        ("docs/*.md", ["docs/a.md"], ["docs/x/a.md", "docs/a.MD", "docs/a.mdx", "a.md"]),
+        ("**/a.md", ["a.md", "x/y/a.md"], ["b.md", "xa.md", "a.md/b"]),
+        ("README.md", ["README.md", "./README.md", "README.md/"], ["readme.md", "x/README.md", "README.md.bak"]),
+        ("[ab].md", ["a.md"], ["A.md", "c.md"]),
+        ("**", ["a", "x/y/z"], [""]),
+        ("docs/**", [], ["docs/../secret", "docs/x/../../secret", "../docs/a", "", ".", "docs/.."]),
+        ("stra\u00dfe/**", ["stra\u00dfe/a"], ["strasse/a", "STRASSE/a"]),
+    ]:
+        for path in inside:
+            with subtests.test(glob=glob, path=path):
+                assert is_named_by(path, (glob,))
+        for path in outside:
+            with subtests.test(glob=glob, path=path):
+                assert not is_named_by(path, ("none", glob))
+
+
+@pytest.mark.req("PV-04", "RU-02")
+@pytest.mark.parametrize(
+    "glob", ["", "/etc/**", "../x", "docs/../x", "a//b", "./docs", "docs/./x", "do**cs", "a\\b", "a\nb", "x" * 201, "/"]
+)
+def test_an_unclear_glob_is_refused(glob: str) -> None:
+    with pytest.raises(ValueError, match="a glob"):
+        require_glob(glob)
+    with pytest.raises(RefusedError):
+        TokenConstraints.from_tree({"paths": [glob]}, source="a token")
+
+
+@pytest.mark.req("RU-02")
+def test_a_token_names_a_limited_number_of_globs_and_at_least_one() -> None:
+    assert TokenConstraints.from_tree({"paths": ["a"] * 100}, source="a token").given() == ("paths",)
+    for paths in ([], ["a"] * 101):
+        with pytest.raises(RefusedError):
+            TokenConstraints.from_tree({"paths": paths}, source="a token")

@@ -13,13 +13,19 @@ from remit.browser.policy import CAPABILITY_OF, decide_browser
 from remit.contracts.browser.browser import Action, ActionType, TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, SERVICE_CAPABILITIES
 from remit.contracts.browser.token_rules import CONSTRAINT_RULES
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.plan import Plan
+from remit.contracts.services.admin import TokenWish
 from remit.core.errors import Reason, RefusedError
 from remit.identity.callers import AgentCaller
 from remit.identity.tokens import Tokens
 from remit.services.goals.answers import find_user
+from remit.services.plans.read_grants import ReadGrant, is_plan_readable
+from remit.services.tokens import require_usable
 from remit.store.connection import Connection
 from tests.cli.conftest import Remit, remit
 from tests.identity.forging import AUDIENCE, CLAIMS, HEADER, ISSUER, NOW, signed, trusted
+from tests.plans.project import create, plan_of
 from tests.support.store_fixtures import World
 
 __all__ = ["remit"]
@@ -31,6 +37,8 @@ GIVEN: Final[dict[str, dict[str, Any]]] = {
     "max_actions": {"max_actions": 1},
     "user": {"user": "ana", "tenant": "acme"},
     "tenant": {"user": "ana", "tenant": "acme"},
+    "paths": {"paths": ["docs/**"]},
+    "connections": {"connections": ["sales"]},
 }
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "domains": ("--domain", "shop.example"),
@@ -38,6 +46,8 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "max_actions": ("--max-actions", "1"),
     "user": ("--user", "ana", "--tenant", "acme"),
     "tenant": ("--user", "ana", "--tenant", "acme"),
+    "paths": ("--path", "docs/**"),
+    "connections": ("--connection", "sales"),
 }
 WORKS_WITH: Final = {rule.constraint: rule.works_with for rule in CONSTRAINT_RULES}
 NOT_BESIDE: Final = {rule.constraint: rule.not_beside for rule in CONSTRAINT_RULES}
@@ -116,6 +126,23 @@ def test_the_command_line_names_the_constraint_and_the_capabilities_that_it_work
     assert json.loads(remit("token", "list", "--json").out)["tokens"] == []
 
 
+@pytest.mark.req("PV-04", "RU-02")
+def test_a_token_that_could_read_nothing_is_not_issued(remit: Remit) -> None:
+    assert remit("init").code == 0
+    ran = remit("token", "issue", "--sub", "bot", "--cap", "plan.read")
+    assert (ran.code, "without both, the agent can read nothing" in " ".join(ran.err.split())) == (2, True), ran
+    ran = remit("token", "issue", "--sub", "bot", "--cap", "plan.read", "--path", "../x")
+    assert (ran.code, "no part . or .." in " ".join(ran.err.split())) == (2, True), ran
+    with pytest.raises(RefusedError, match="without both it reads nothing"):
+        require_usable(TokenWish.from_tree({"sub": "bot", "caps": ["plan.read"]}, source="a wish"))
+    assert json.loads(remit("token", "list", "--json").out)["tokens"] == []
+    given = ("--path", "docs/**", "--path", "README.md", "--connection", "sales")
+    assert remit("token", "issue", "--sub", "bot", "--cap", "plan.read", *given).code == 0
+    (listed,) = json.loads(remit("token", "list", "--json").out)["tokens"]
+    assert listed["constraints"]["paths"] == ["docs/**", "README.md"]
+    assert listed["constraints"]["connections"] == ["sales"]
+
+
 # --- what the table calls checked, is checked -------------------------------------------------------------------------
 
 
@@ -149,11 +176,30 @@ def _asks_for_that_user(tokens: Tokens, _: World, cap: str) -> None:
         find_user(AgentCaller.by(tokens, tokens.issue(wish((cap,), {})).text))
 
 
+def _reads_only_these_files(tokens: Tokens, _: World, cap: str) -> None:
+    grant = ReadGrant.of(_held(tokens, cap, "paths"))
+    assert is_plan_readable(Plan.parse(plan_of(create("a", "docs/a.md"))), SystemConfig(version=1), grant)
+    assert not is_plan_readable(Plan.parse(plan_of(create("a", "other/a.md"))), SystemConfig(version=1), grant)
+
+
+def _reads_only_these_connections(tokens: Tokens, _: World, cap: str) -> None:
+    config = SystemConfig.from_tree(
+        {"version": 1, "connections": {name: {"type": "duckdb"} for name in ("sales", "other")}}
+    )
+    grant = ReadGrant.of(_held(tokens, cap, "connections"))
+    for name in ("sales", "other"):
+        operation = {"type": "sql_execute", "query": "SELECT 1", "connection": name}
+        plan = Plan.parse(plan_of({"action_id": "a", "action_type": "SQL_EXECUTE", "operation": operation}))
+        assert is_plan_readable(plan, config, grant) is (name == "sales")
+
+
 FIRES: Final[dict[str, Callable[[Tokens, World, str], None]]] = {
     "domains": _is_refused_elsewhere,
     "max_actions": _counts_each_action,
     "user": _asks_for_that_user,
     "tenant": _asks_for_that_user,
+    "paths": _reads_only_these_files,
+    "connections": _reads_only_these_connections,
 }
 """`max_purchase` is checked where requests are held: see tests/browser/service/test_price_limits.py."""
 

@@ -15,6 +15,7 @@ from tests.mcp_server.mcp_office import APPROVER, CAPS, CONSOLE, PLAIN, Desked, 
 TOOL_NAMES: Final = {
     "preview_plan",
     "propose_plan",
+    "read_plan_preview",
     "plan_status",
     "apply_plan",
     "undo_plan",
@@ -71,7 +72,8 @@ def test_the_server_offers_exactly_these_tools(talk: Talk) -> None:
     assert {tool.name for tool in listed} == TOOL_NAMES == {spec.name for spec in TOOLS}
     for tool in listed:
         hints = tool.annotations
-        assert hints.read_only_hint is (tool.name.endswith("_status") or tool.name == "preview_plan"), tool.name
+        reads = tool.name.endswith(("_status", "preview_plan", "plan_preview"))
+        assert hints.read_only_hint is reads, tool.name
         assert None not in {hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint}
         assert tool.input_schema["additionalProperties"] is False, tool.name
         assert tool.output_schema["type"] == "object"
@@ -87,6 +89,7 @@ def test_no_tool_approves_issues_or_leases_whatever_its_arguments_say(desked: De
     own: dict[str, dict[str, Any]] = {
         "preview_plan": {"plan": plan},
         "propose_plan": {"plan": plan},
+        "read_plan_preview": {"proposal_id": proposal},
         "plan_status": {"proposal_id": proposal},
         "apply_plan": {"proposal_id": proposal},
         "undo_plan": {"proposal_id": proposal},
@@ -130,7 +133,7 @@ def test_no_tool_approves_issues_or_leases_whatever_its_arguments_say(desked: De
 def test_an_agent_finds_nothing_of_another_agent(desked: Desked, talk: Talk, address: str) -> None:
     pending = _pending(desked, talk)
     with talking(over_http(address, desked.token("other"))) as other:
-        for name in ("plan_status", "apply_plan", "undo_plan", "cancel_plan"):
+        for name in ("read_plan_preview", "plan_status", "apply_plan", "undo_plan", "cancel_plan"):
             assert other.refused(name, proposal_id=pending.proposal_id)["code"] == "state_missing", name
         for kind in ("reports", "diffs", "results/tasks", "results/actions", "results/goals"):
             with pytest.raises(MCPError) as caught:

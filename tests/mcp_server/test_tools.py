@@ -267,5 +267,5 @@ def test_the_telemetry_of_the_library_is_off(desked: Desked) -> None:
 
 
 def test_the_plan_tools_are_listed_in_the_order_of_their_use() -> None:
-    names = [spec.name for spec in PLAN_TOOLS]
-    assert names == ["preview_plan", "propose_plan", "plan_status", "apply_plan", "undo_plan", "cancel_plan"]
+    order = "preview_plan propose_plan plan_status read_plan_preview apply_plan undo_plan cancel_plan"
+    assert [spec.name for spec in PLAN_TOOLS] == order.split()

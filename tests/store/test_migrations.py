@@ -15,7 +15,15 @@ from remit.store.migrations_runner import Migration, migrate, require_current, s
 from remit.store.sqlite import SqliteStore
 from tests.support.store_fixtures import Ticking, World
 
-NAMES = ["0001_foundation", "0002_browser", "0003_agent", "0004_proposals", "0005_previews"]
+NAMES = [
+    "0001_foundation",
+    "0002_browser",
+    "0003_agent",
+    "0004_proposals",
+    "0005_previews",
+    "0006_plan_previews",
+    "0007_counted",
+]
 
 
 def tables(store: Store) -> set[str]:
@@ -117,20 +125,20 @@ def test_a_missing_migration_is_refused_with_what_to_do(world: World, monkeypatc
     """As a newer program would find it."""
     ship_another(monkeypatch)
     problem = refusal(world.store)
-    assert "0006_more" in problem.what
+    assert "0008_more" in problem.what
     assert "remit migrate" in problem.next_step
 
 
 def ship_another(monkeypatch: pytest.MonkeyPatch, statement: str = "CREATE TABLE more (x INTEGER)") -> None:
     honest = shipped_migrations("sqlite"), shipped_migrations("postgresql")
-    more = Migration(6, "more", "sha256:more", (statement,))
+    more = Migration(8, "more", "sha256:more", (statement,))
     monkeypatch.setattr(migrate_module, "shipped_migrations", lambda dialect: [*honest[dialect == "postgresql"], more])
 
 
 def test_the_next_migration_is_applied_to_a_store_in_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.append("acme", 2)
     ship_another(monkeypatch)
-    assert migrate(world.store, world.clock) == ["0006_more"]
+    assert migrate(world.store, world.clock) == ["0008_more"]
     assert "more" in tables(world.store)
     world.append("acme", 1)
     assert world.verify().entries == 3
@@ -172,20 +180,21 @@ def test_a_changed_migration_is_refused_before_a_later_one_is_applied(
 
 @pytest.mark.parametrize("asked", ["open", "migrate"])
 def test_a_store_newer_than_the_program_is_refused(world: World, asked: str) -> None:
-    world.attacker.run("INSERT INTO schema_migrations VALUES (7, 'future', 'sha256:x', 'now')")
+    world.attacker.run("INSERT INTO schema_migrations VALUES (9, 'future', 'sha256:x', 'now')")
     if asked == "open":
         problem = refusal(world.store)
     else:
         with pytest.raises(EnvironmentFailureError) as caught:
             migrate(world.store, world.clock)
         problem = caught.value
-    assert "newer than this program (it has migration 7)" in problem.what
+    assert "newer than this program (it has migration 9)" in problem.what
     assert "Update Remit" in problem.next_step
 
 
 def test_both_dialects_ship_the_same_migrations() -> None:
     names = [[(one.version, one.name) for one in shipped_migrations(dialect)] for dialect in ("sqlite", "postgresql")]
-    assert names[0] == names[1] == [(1, "foundation"), (2, "browser"), (3, "agent"), (4, "proposals"), (5, "previews")]
+    assert names[0] == names[1]
+    assert [f"{version:04d}_{name}" for version, name in names[0]] == NAMES
 
 
 def test_writers_wait_while_another_connection_migrates(world: World) -> None:

@@ -24,7 +24,9 @@ from tests.plans.project import Project
 from tests.support.task_workspace import MovableClock
 
 JSON: Final = "application/json"
-ALL_CAPS: Final = ("plan.propose", "plan.execute_preview", "plan.apply", "plan.undo", "task.run", "goal.ask")
+ALL_CAPS: Final = (
+    *("plan.propose", "plan.execute_preview", "plan.apply", "plan.undo", "task.run", "goal.ask", "plan.read"),
+)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from remit.cli.common.identity import require_clock
 from remit.cli.common.options import json_option, open_output, output_option, show_json, show_table, workspace_option
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL_NAME, SERVICE_CAPABILITIES, is_browser
-from remit.contracts.browser.token_rules import unchecked_constraints
+from remit.contracts.browser.token_rules import READ, unchecked_constraints
 from remit.contracts.domain_patterns import WILDCARD, normal_host, require_pattern
+from remit.contracts.path_globs import require_glob
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import parse_time, render_time
 from remit.core.text import printable
@@ -36,6 +37,8 @@ _OPTIONS: Final = {
     "max_actions": "--max-actions",
     "user": "--user",
     "tenant": "--tenant",
+    "paths": "--path",
+    "connections": "--connection",
 }
 _CODE: Final = re.compile(r"[A-Z]{3}")
 _OTHER_NAMES: Final = {
@@ -50,6 +53,20 @@ def read_domains(_context: click.Context, _parameter: click.Parameter, values: t
             require_pattern(text)
         except ValueError as problem:
             raise _no_domain(text, str(problem)) from None
+    return values
+
+
+def read_globs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for text in values:
+        try:
+            require_glob(text)
+        except ValueError as problem:
+            raise RefusedError(
+                Reason.MALFORMED,
+                str(problem),
+                where=f"--path {text}",
+                next_step="Write a path below the root, such as --path 'docs/**' or --path README.md.",
+            ) from None
     return values
 
 
@@ -104,8 +121,16 @@ def _in_options(text: str, constraint: str) -> str:
     return re.sub(r"\bbrowser\.", "", named).replace("such a capability", "such a capability (--cap)")
 
 
-def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str | None) -> None:
+def require_sense(caps: Collection[str], limits: Mapping[str, Any]) -> None:
     """Refuse a token that could never be used, when it is issued and not when it is first used."""
+    limit, user = limits["max_purchase"], limits["user"]
+    if READ in caps and not limits["paths"] and not limits["connections"]:
+        raise RefusedError(
+            Reason.MALFORMED,
+            "a token with plan.read needs files or connections: without both, the agent can read nothing",
+            where=f"--cap {READ}",
+            next_step="Name files, such as --path 'docs/**', or a connection, such as --connection sales.",
+        )
     if "goal.ask" in caps and user is None:
         raise RefusedError(
             Reason.MALFORMED,
@@ -244,6 +269,22 @@ def token() -> None:
 @click.option("--user", help="The user for whom the agent asks for goals. Necessary with --cap goal.ask.")
 @click.option("--tenant", help="The tenant of that user. Not necessary if there is only one.")
 @click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="GLOB",
+    callback=read_globs,
+    help="Files whose content previews show to the agent, such as 'docs/**', relative to the root. For --cap plan.read."
+    " May be repeated.",
+)
+@click.option(
+    "--connection",
+    "connections",
+    multiple=True,
+    metavar="NAME",
+    help="A connection of remit.yaml whose rows previews show to the agent. For --cap plan.read. May be repeated.",
+)
+@click.option(
     "--life",
     type=Life(),
     default="1h",
@@ -264,6 +305,8 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     max_actions: int | None,
     user: str | None,
     tenant: str | None,
+    paths: tuple[str, ...],
+    connections: tuple[str, ...],
     life: timedelta,
     not_before: datetime | None,
     output: Path | None,
@@ -278,14 +321,25 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     Without --domain, the token allows no host. With --max-purchase, no request that names a higher price is sent, from
     any action.
 
+    An agent with plan.propose sees of a preview what it sent itself. With plan.read it also sees the preview of its
+    own proposals as people see it, masked, if every file of the plan is named by --path and every connection by
+    --connection. It never sees protected files, and no file that holds what looks like a credential.
+
     --domain, --max-purchase and --max-actions are only for capabilities of the browser, --user and --tenant only for
-    goal.ask. The command refuses a limit that no capability of the token checks.
+    goal.ask, --path and --connection only for plan.read. The command refuses a limit that no capability of the token
+    checks.
     """
     from remit.authority.capability_token import TokenRequest  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 
-    require_sense(caps, limit, user)
-    limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
+    limits = {
+        "domains": list(domains) or None,
+        "max_purchase": limit,
+        "max_actions": max_actions,
+        "paths": list(paths) or None,
+        "connections": list(connections) or None,
+    }
     limits_and_user = {**limits, "user": user, "tenant": tenant}
+    require_sense(caps, limits_and_user)
     require_checked(caps, [name for name, value in limits_and_user.items() if value is not None])
     if not domains and any(map(is_browser, caps)):
         click.echo("note: without --domain, the token allows no host", err=True)

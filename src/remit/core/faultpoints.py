@@ -33,6 +33,8 @@ FAULT_POINTS: Final = frozenset(
         "keys.private_written",
         "keys.keyring_written",
         "claim.before_commit",
+        "counted.row_written",
+        "counted.recorded",
         "adopt.renamed",
         "road.checkpoint_made",
         "road.intent_recorded",

@@ -59,6 +59,20 @@ def protecting_group(path: str, config: SystemConfig) -> Group | None:
     return group
 
 
+def is_named_by(path: str, globs: Iterable[str]) -> bool:
+    """Whether one of the globs names this path, both relative to the root. Case matters, and nothing is folded.
+
+    A glob that permits something must not match more than its reader expects. So, unlike a glob that protects, it
+    matches from the root and only the exact characters.
+    """
+    if not (path := plain_spelling(path)):
+        return False
+    components = tuple(path.split("/"))
+    if ".." in components:
+        return False
+    return any(_matches(_exact_parts(glob), components) for glob in globs)
+
+
 def is_forbidden(path: str, config: SystemConfig) -> str:
     """Return why no approval can allow this path, relative to the root; or an empty text."""
     components = folded(path)
@@ -100,6 +114,13 @@ def _fold_name(text: str) -> str:
 
 Part = Callable[[str], object]
 """Whether a component matches."""
+
+
+@functools.lru_cache(maxsize=256)
+def _exact_parts(glob: str) -> tuple[Part | None, ...]:
+    parts = (glob + "**" if glob.endswith("/") else glob).split("/")
+    # `docs/**` names everything below docs, and not a file with the name docs.
+    return tuple(map(_part, [*parts, "*"] if parts[-1] == "**" else parts))
 
 
 class _GlobSet(NamedTuple):

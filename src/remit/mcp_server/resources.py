@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 
 from remit.contracts.base import Contract
-from remit.contracts.plans.agent_views import AgentPlanPreview
+from remit.contracts.plans.agent_views import AgentPlanPreview, AgentReadPreview
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import RunDocuments
@@ -46,7 +46,7 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         name="diff",
         title="Diff of a proposed plan",
         description="The lines of the plan that this agent sent, with secrets masked. Only people see the old lines"
-        " of the files.",
+        " of the files, unless the token has plan.read and names every file and connection of the plan.",
         mime_type="text/x-diff",
     )
     async def diff(proposal_id: str, context: Context[Any, Any]) -> str:
@@ -118,8 +118,8 @@ def _read_diff(services: Services, caller: Caller, proposal_id: str) -> str:
     return _render_planned(services.plans.read_preview(caller, proposal_id).document)
 
 
-def _render_planned(document: PlanPreviewDocument | AgentPlanPreview) -> str:
-    if isinstance(document, PlanPreviewDocument):
+def _render_planned(document: PlanPreviewDocument | AgentPlanPreview | AgentReadPreview) -> str:
+    if not isinstance(document, AgentPlanPreview):
         return "".join(_with_newline(file.diff) for file in document.files)
     header = (file.diff or f"# {file.operation} {file.path}: only people see its lines" for file in document.files)
     return "".join(map(_with_newline, header))

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.capabilities import is_browser
+from remit.contracts.browser.token_rules import READ
 from remit.contracts.services.admin import TokenIssued, TokenView, TokenWish
 from remit.contracts.services.common import Page
 from remit.core.errors import Reason, RefusedError
@@ -73,6 +74,12 @@ def require_usable(wish: TokenWish) -> None:
             "a token that allows purchases needs a limit; without one it allows no purchase",
             "constraints.max_purchase",
             'Give the most that one purchase may cost, such as {"value": 50, "currency": "EUR"}.',
+        )
+    if READ in wish.caps and not limits.paths and not limits.connections:
+        raise _unusable_error(
+            "a token with the capability plan.read needs paths or connections; without both it reads nothing",
+            "constraints.paths",
+            'Name files by globs, such as {"paths": ["docs/**"]}, or connections of remit.yaml.',
         )
     if any(map(is_browser, wish.caps)) and not limits.domains:
         raise _unusable_error(

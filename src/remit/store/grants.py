@@ -22,7 +22,7 @@ _PRIVILEGES: Final = {
         "browser_token_uses",
         "agent_documents",
     ),
-    "SELECT, INSERT, UPDATE": ("claims", "approvals", "plan_proposals", "proposal_previews"),
+    "SELECT, INSERT, UPDATE": ("claims", "approvals", "plan_proposals", "proposal_previews", "counted_entries"),
     "SELECT, INSERT, UPDATE, DELETE": ("agent_execution_current", "plan_previews"),
     "SELECT": ("schema_migrations",),
 }

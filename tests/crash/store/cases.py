@@ -59,6 +59,7 @@ ROTATION_POINTS: Points = {
 CLOCK_POINTS: Points = {"clock.accepting": (1,), "clock.accepted": (1,)}
 
 KILLED_IN: Final[Mapping[str, tuple[str, ...]]] = {
+    "ledger/test_counted_entries.py": ("counted.recorded", "counted.row_written"),
     "workspace/test_create.py": ("adopt.renamed",),
     "plans/storage/test_backups.py": (
         *("backup.copied", "backup.folder_made", "backup.manifest_written", "backup.synced"),

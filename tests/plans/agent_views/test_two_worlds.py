@@ -93,15 +93,20 @@ def _views(world: World, proposal_id: str) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_answers_about_what_a_plan_would_do_are_the_same(worlds: Worlds, name: str) -> None:
-    plan = json.loads(PLANS[name])
+    check_all_views(worlds, PLANS[name], refused=name.startswith("refused"), key=f"key-{list(PLANS).index(name)}")
+
+
+def check_all_views(worlds: Worlds, text: bytes, *, refused: bool, key: str) -> None:
+    """Compare the answers of every route about this plan, from its first preview to its withdrawal."""
+    plan = json.loads(text)
     answers = []
     for world in worlds:
         said = [world.told("POST", "/v1/plans/preview", plan)]
-        made = world.ask("POST", "/v1/plans", {"plan": plan}, Idempotency_Key=f"key-{list(PLANS).index(name)}")
-        again = world.ask("POST", "/v1/plans", {"plan": plan}, Idempotency_Key=f"key-{list(PLANS).index(name)}")
+        made = world.ask("POST", "/v1/plans", {"plan": plan}, Idempotency_Key=key)
+        again = world.ask("POST", "/v1/plans", {"plan": plan}, Idempotency_Key=key)
         assert (again.status, again.body) == (made.status, made.body) or made.status != 201
         said.append((made.status, world.neutral(made.body.decode())))
-        assert (made.status == 201) is not name.startswith("refused"), made.body
+        assert (made.status == 201) is not refused, made.body
         if made.status == 201:
             assert world.site.desk.plans.finish_previews(60), "people see it, and the agent sees no difference"
             said += [(status, f"{route} {body}") for route, status, body in _views(world, made.tree["proposal_id"])]

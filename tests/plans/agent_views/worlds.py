@@ -15,7 +15,8 @@ from tests.support.web_server import Answer, WebSite, Who
 SECRET: Final = "hunter2"
 CAPS: Final = ("plan.propose", "plan.execute_preview", "plan.apply", "plan.undo", "task.run")
 SETTINGS: Final[dict[str, Any]] = {
-    "connections": {"duckdb": {"type": "duckdb", "path": "data/shop.duckdb"}, "memory": {"type": "duckdb"}},
+    "connections": {"duckdb": {"type": "duckdb", "path": "data/shop.duckdb"}, "memory": {"type": "duckdb"}}
+    | {"open": {"type": "duckdb", "path": "data/open.duckdb"}},
     "pipelines": {"tidy": {"type": "sql", "connection": "duckdb", "steps": ["sql/step.sql"]}},
 }
 FIRST: Final[dict[str, bytes]] = {
@@ -56,7 +57,8 @@ _NEUTRAL: Final = (
 
 
 class World:
-    def __init__(self, folder: Path, files: Mapping[str, bytes], rows: int) -> None:
+    def __init__(self, folder: Path, files: Mapping[str, bytes], rows: int, **read: tuple[str, ...]) -> None:
+        """`read` has the constraints of `plan.read`, which the agent's token has then."""
         folder.mkdir()
         self.site = WebSite(folder, **SETTINGS)
         self.root = self.site.project.root
@@ -67,7 +69,9 @@ class World:
         with duckdb.connect(str(database)) as connection:
             connection.execute("CREATE TABLE orders (id INTEGER, amount INTEGER)")
             connection.execute(f"INSERT INTO orders SELECT range, 7 FROM range({rows})")
-        self.token = self.site.agent("bot", *CAPS)
+        with duckdb.connect(str(self.root / "data" / "open.duckdb")) as connection:
+            connection.execute("CREATE TABLE cities AS SELECT 'Bern' AS name, 3 AS size")
+        self.token = self.site.agent("bot", *CAPS, *(("plan.read",) if read else ()), **read)
         self.approver = self.site.person("approver")
         self.operator = self.site.person("operator")
 

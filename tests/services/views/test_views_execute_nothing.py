@@ -184,6 +184,7 @@ def test_no_mcp_tool_or_resource_that_only_reads_executes_anything(viewed: Viewe
     known: dict[str, Any] = {
         "preview_plan": {"plan": json.loads(viewed.plan("mcp"))},
         "plan_status": {"proposal_id": proposal_id},
+        "read_plan_preview": {"proposal_id": proposal_id},
         "task_status": {"task_id": "none"},
     }
     with talking(over_http(f"{viewed.site.url}/mcp", token)) as talk:

@@ -17,6 +17,8 @@ REFUSED: Final[dict[str, tuple[dict[str, str], dict[str, Any], str]]] = {
     "max_actions": ({"max_actions": "5"}, {"max_actions": 5}, "browser.click"),
     "domains": ({"domains": "shop.example"}, {"domains": ["shop.example"]}, "browser.navigate"),
     "user": ({"user": "mia", "tenant": "acme"}, {"user": "mia", "tenant": "acme"}, "goal.ask"),
+    "paths": ({"paths": "docs/**"}, {"paths": ["docs/**"]}, "plan.read"),
+    "connections": ({"connections": "sales"}, {"connections": ["sales"]}, "plan.read"),
 }
 
 

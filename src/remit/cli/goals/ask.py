@@ -26,7 +26,7 @@ from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.person import person_at_terminal
 from remit.parsing import Bounds, read_bounded
 from remit.services.goals.answers import User
-from remit.services.goals.hints import build_hints, explain_clarification, find_clarified_field
+from remit.services.goals.hints import explain_clarification, find_clarified_field
 from remit.services.goals.states import ENDED
 from remit.workspace.workspace import Workspace
 
@@ -114,7 +114,7 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                     if reply_to is not None:
                         dialogue.answered_field = find_clarified_field(workspace, tenant, speaker[0].user, reply_to)
             cycle = dialogue.run(reply)
-        hints = build_hints(workspace, cycle.reply, dialogue.answered_field)
+        hints = requester.hints(cycle.reply, dialogue.answered_field)
     if as_json:
         show_json(cycle.tree(hints))
     else:

@@ -5,7 +5,7 @@ that agent, as over HTTP and MCP. The agent finds its own goals there, and no go
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from remit.cli.common.identity import TOKEN_VARIABLE, as_admin, authenticate_agent
 from remit.core.errors import Reason, RefusedError
@@ -16,7 +16,9 @@ from remit.identity.callers import AgentCaller
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.services.base.permissions import Right, require
 from remit.services.goals.actor_check import ActorCheck
+from remit.services.goals.agent_outcomes import outcome_for_agent
 from remit.services.goals.answers import User, find_user
+from remit.services.goals.hints import Hints, build_hints, explain_gate
 from remit.services.goals.ownership import OwnedGoals
 from remit.workspace.workspace import Workspace
 
@@ -88,6 +90,17 @@ class GoalRequester:
 
         return self._run_checked(as_user.tenant, correlation_id, resume)
 
+    @property
+    def _is_agent(self) -> bool:
+        return self.agent is not None or any(self.workspace.environ.get(variable) for variable in AGENT_VARIABLES)
+
+    def hints(self, reply: Reply, answered_field: str | None) -> Hints:
+        """Return the hints for the requester. Those for people quote errors, which depend on files and rows."""
+        if not self._is_agent or reply.outcome.reason_code in {"CLARIFY_REQUIRED", "SIMULATION_MISSING"}:
+            return build_hints(self.workspace, reply, answered_field)
+        gate = explain_gate(self.workspace, reply)
+        return Hints(gate.why, gate.rules)
+
     def _start_goal(
         self,
         as_user: User,
@@ -125,4 +138,4 @@ class GoalRequester:
                 self.agent, tenant, correlation_id
             )  # of two agents at once, one gets the goal
         self.workspace.approvals.change_signal.notify()  # the goal may now wait for an approver
-        return reply
+        return replace(reply, outcome=outcome_for_agent(self.workspace, reply.outcome)) if self._is_agent else reply

@@ -36,7 +36,8 @@ from remit.cli.plans.render_for_agent import (
     is_agent,
     preview_for_agent,
     print_agent_result,
-    render_withheld,
+    read_proposal_preview,
+    render_for_agent,
     require_no_digest,
 )
 from remit.cli.plans.text import render_status, row
@@ -88,7 +89,9 @@ def diff_options(command: F) -> F:
 
 
 @click.command()
-@click.argument("plan", type=click.File("rb"))
+@click.argument("plan", type=click.File("rb"), required=False)
+@click.option("--proposal", metavar="ID", help="Show the stored preview of this proposal instead. Nothing is computed.")
+@token_option
 @diff_options
 @click.option(
     "--digest-file",
@@ -98,9 +101,11 @@ def diff_options(command: F) -> F:
 @workspace_option
 @json_option
 @click.pass_context
-def preview(
+def preview(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: click.Context,
-    plan: IO[bytes],
+    plan: IO[bytes] | None,
+    proposal: str | None,
+    token: str | None,
     max_lines: int | None,
     digest_file: Path | None,
     directory: Path,
@@ -111,15 +116,25 @@ def preview(
     PLAN is a JSON file, or - for standard input. The same code computes the diff here and applies it later. The digest
     below the diff is for `remit approve --digest`, which approves exactly this preview.
 
+    With a capability token (--token, or the variable REMIT_TOKEN) an agent sees the text that it sent itself. With
+    --proposal and the capability plan.read it sees the stored preview, if the token names every file and connection of
+    the plan. The ledger records each preview that an agent asks for.
+
     The exit code is 0 if the plan could be applied, perhaps with the approvals that the output lists, 1 if it would
     fail, and 2 if it is refused.
     """
+    if (plan is None) == (proposal is None) or (proposal is not None and digest_file is not None):
+        raise click.UsageError("Give PLAN or --proposal ID. --digest-file needs PLAN.")
+    if plan is None:
+        ctx.exit(_show_proposal(proposal or "", token, directory, max_lines, as_json=as_json))
+    if token is not None:
+        raise click.UsageError("--token needs --proposal. For a PLAN, set the variable REMIT_TOKEN.")
     raw = _read(plan, Plan)
     if any(os.environ.get(variable) for variable in AGENT_VARIABLES):
         require_no_digest(digest_file)
         with Workspace.open(directory) as workspace:
             shown = preview_for_agent(workspace, raw)
-        show_json(shown.tree()) if as_json else _print_lines(render_withheld(shown))
+        show_json(shown.tree()) if as_json else _print_lines(render_for_agent(shown))
         return
     with ExitStack() as stack:
         out = stack.enter_context(open_output(digest_file, reserved=(plan.name,))) if digest_file else None
@@ -134,6 +149,21 @@ def preview(
         _print_lines(render_preview(document, max_lines=max_lines, idle=idle_actions(raw, document)))
         _print_lines(render_digest_options(document, max_lines))
     ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
+
+
+def _show_proposal(
+    proposal_id: str, token: str | None, directory: Path, max_lines: int | None, *, as_json: bool
+) -> int:
+    """Show the stored preview of a proposal, to its agent or to a person. Nothing is computed."""
+    with Workspace.open(directory) as workspace:
+        shown = read_proposal_preview(workspace, proposal_id, token)
+    if as_json:
+        show_json(shown.tree())
+    elif isinstance(shown.document, PlanPreviewDocument):
+        _print_lines(render_preview(shown.document, max_lines=max_lines))
+    else:
+        _print_lines(render_for_agent(shown.document))
+    return 1 if shown.document.status == "WOULD_FAIL" else 0
 
 
 @click.command()

@@ -5,23 +5,27 @@ REMIT_TOKEN for a command sees what that agent would see.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from remit.cli.common.identity import TOKEN_VARIABLE, authenticate_agent, find_agent
 from remit.cli.common.options import show_json
-from remit.cli.plans.text import render_status, row
+from remit.cli.plans.render_sql import render_previewed
+from remit.cli.plans.text import render_problem, render_status, row
 from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.core.errors import Reason, RefusedError
 from remit.core.text import printable
-from remit.identity.person import AGENT_VARIABLES
+from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from remit.cli.plans.commands import ApplyResult
-    from remit.contracts.services.plans import UndoAnswer
+    from remit.contracts.plans.agent_views import AgentProposalPreview, AgentReadPreview
+    from remit.contracts.services.plans import ProposalPreview, UndoAnswer
 
 _PEOPLE_ONLY = "Only people see what it changed or why it failed (remit runs, or the console)."
 
@@ -31,14 +35,28 @@ def is_agent(workspace: Workspace) -> bool:
 
 
 def preview_for_agent(workspace: Workspace, plan: bytes) -> AgentPlanPreview:
-    from remit.contracts.plans.plan import Plan  # noqa: PLC0415 - for agents alone
-    from remit.plans.policy.plan import decide_plan  # noqa: PLC0415 - as above
-    from remit.services.base.run_list import project_root  # noqa: PLC0415 - as above
-    from remit.services.plans.agent_preview import agent_document  # noqa: PLC0415 - as above
+    """Return the preview of the plan's text, and record that the agent asked. REMIT_AGENT alone needs no token."""
+    from remit.services.plans.service import PlanService  # noqa: PLC0415 - for agents alone
 
-    parsed = Plan.parse(plan)
-    decide_plan(parsed, workspace.config, project_root(workspace), None).require()
-    return agent_document(parsed, workspace.config)
+    with closing(PlanService(workspace)) as service:
+        if not workspace.environ.get(TOKEN_VARIABLE):
+            return service.preview_of_text(plan, None)
+        document = service.preview(authenticate_agent(workspace, None), plan)
+    assert isinstance(document, AgentPlanPreview)  # noqa: S101 - an agent gets nothing else
+    return document
+
+
+def read_proposal_preview(
+    workspace: Workspace, proposal_id: str, token: str | None
+) -> "ProposalPreview | AgentProposalPreview":
+    """Return the stored preview of a proposal, as the agent of the token or the person at the terminal may see it."""
+    from remit.identity.callers import PersonCaller  # noqa: PLC0415 - only for proposals
+    from remit.services.plans.service import PlanService  # noqa: PLC0415 - as above
+
+    agent = authenticate_agent(workspace, token) if token is not None else find_agent(workspace)
+    caller = agent or PersonCaller(person_at_terminal(workspace.environ), "admin")
+    with closing(PlanService(workspace)) as service:
+        return service.read_preview(caller, proposal_id)
 
 
 def require_no_digest(digest_file: Path | None) -> None:
@@ -50,6 +68,34 @@ def require_no_digest(digest_file: Path | None) -> None:
             where="--digest-file",
             next_step="Run the command without --digest-file. A person previews the plan and approves it.",
         )
+
+
+def render_for_agent(document: "AgentPlanPreview | AgentReadPreview") -> Iterator[str]:
+    if isinstance(document, AgentPlanPreview):
+        yield from render_withheld(document)
+        return
+    yield f"Plan {printable(document.plan_id)}, {document.status}"
+    for file in document.files:
+        name = (
+            printable(file.path) if file.new_path is None else f"{printable(file.path)} -> {printable(file.new_path)}"
+        )
+        yield f"  {file.operation:<8} {name}, +{file.lines_added:,} -{file.lines_removed:,} lines"
+        yield from (f"    {line}" for line in file.diff.splitlines())
+    for report in document.sql:
+        yield from render_previewed(report, None, (), None)
+    for problem in document.problems:
+        yield row("problem", render_problem(problem))
+    if document.consequence:
+        yield row("problem", printable(document.consequence))
+    for rule in document.rules:
+        yield row("rule", printable(rule))
+    for found in document.findings:
+        yield row("finding", printable(f"{found.path}: {found.what} ({found.where})"))
+    for kind, names in document.needs.tree().items():
+        for needed in names:
+            yield row("needs", f"an approval by name ({kind}): {printable(needed)}")
+    yield row("risk", document.risk)
+    yield row("note", document.withheld)
 
 
 def render_withheld(document: AgentPlanPreview) -> Iterator[str]:

@@ -11,6 +11,7 @@ from remit.contracts.base import (
     Digest,
     Identifier,
     JsonObject,
+    Name,
     ShortText,
     Some,
     Text,
@@ -22,6 +23,7 @@ from remit.contracts.browser.errors import ExecutorError
 from remit.contracts.browser.token_rules import unchecked_constraints
 from remit.contracts.calls.call import CallPreview
 from remit.contracts.domain_patterns import DomainPattern
+from remit.contracts.path_globs import MAX_GLOBS, PathGlob
 from remit.parsing import Bounds
 
 ActionType = Literal["navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase"]
@@ -99,8 +101,9 @@ class TokenConstraints(Contract):
     """The limits of a capability token. A token with an unknown constraint is refused.
 
     An absent constraint does not mean that there is no limit. Without `domains` the browser reaches no host, without
-    `max_purchase` it buys nothing, and without `user` and `tenant` the agent cannot ask for goals. Only without
-    `max_actions` there is no limit. `token_rules` says which constraint works with which capability.
+    `max_purchase` it buys nothing, without `user` and `tenant` the agent cannot ask for goals, and without `paths` and
+    `connections` it reads no file and no database. Only without `max_actions` there is no limit. `token_rules` says
+    which constraint works with which capability.
     """
 
     domains: Some[DomainPattern] | None = None
@@ -113,6 +116,10 @@ class TokenConstraints(Contract):
     """The user for whom the agent asks for goals. It needs `tenant`."""
     tenant: Identifier | None = None
     """The tenant of `user`."""
+    paths: Annotated[Some[PathGlob], Field(max_length=MAX_GLOBS)] | None = None
+    """The files whose content previews show to the agent, as globs relative to the root."""
+    connections: Annotated[Some[Name], Field(max_length=MAX_GLOBS)] | None = None
+    """The connections of remit.yaml whose rows previews show to the agent."""
 
     @model_validator(mode="after")
     def _check_user(self) -> Self:

@@ -6,7 +6,9 @@ from pydantic import Field
 
 from remit.contracts.browser.errors import Capability as BrowserCapability
 
-ServiceCapability = Literal["plan.propose", "plan.apply", "plan.undo", "plan.execute_preview", "task.run", "goal.ask"]
+ServiceCapability = Literal[
+    "plan.propose", "plan.apply", "plan.undo", "plan.execute_preview", "task.run", "goal.ask", "plan.read"
+]
 
 BROWSER_CAPABILITIES: Final[tuple[BrowserCapability, ...]] = get_args(BrowserCapability)
 SERVICE_CAPABILITIES: Final[tuple[ServiceCapability, ...]] = get_args(ServiceCapability)

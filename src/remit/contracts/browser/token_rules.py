@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL, SERVICE_CAPABILITIES
 
+READ: Final = "plan.read"
 _CAN_SEND: Final = ("browser.click", "browser.type", "browser.submit", "browser.purchase")
 
 
@@ -38,6 +39,8 @@ CONSTRAINT_RULES: Final = (
     ),
     ConstraintRule("user", "for whom the agent asks for goals", ("goal.ask",), ()),
     ConstraintRule("tenant", "for whom the agent asks for goals", ("goal.ask",), ()),
+    ConstraintRule("paths", "which files previews show to the agent", (READ,), ()),
+    ConstraintRule("connections", "of which connections previews show rows to the agent", (READ,), ()),
 )
 
 

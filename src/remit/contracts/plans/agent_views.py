@@ -5,9 +5,9 @@ value is withheld. These models are used for answers only. Stored and signed doc
 which have no nulls in these fields.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from remit.contracts.base import (
     LARGE,
@@ -20,15 +20,23 @@ from remit.contracts.base import (
     Name,
     RelativePath,
     RiskLevel,
+    ShortText,
     Text,
     Timestamp,
     Uuid,
     Uuid4,
 )
 from remit.contracts.plans.change_log import FileOperation
-from remit.contracts.plans.preview import MAX_FINDINGS, PreviewedFinding
+from remit.contracts.plans.error_response import ErrorResponse
+from remit.contracts.plans.preview import (
+    MAX_FINDINGS,
+    NeededApprovals,
+    PreviewedFile,
+    PreviewedFinding,
+    PreviewedRemark,
+)
 from remit.contracts.plans.report import Version
-from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, ShownParameter, StatementText
+from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, ShownParameter, SqlPreviewed, StatementText
 from remit.contracts.plans.status import PlanStatus
 from remit.contracts.services.common import ErrorTold
 from remit.contracts.services.plans import UndoTold
@@ -139,6 +147,49 @@ class AgentPlanPreview(Contract):
     withheld: Text = Field(description="Why an agent sees less than a person.")
 
 
+class AgentReadPreview(Contract):
+    """The preview of a plan for an agent that may read all of it (`plan.read`), as people see it.
+
+    It has the fields of the preview for people without digests of inputs, also as part of other digests.
+    """
+
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
+
+    plan_id: Identifier
+    plan_digest: Digest
+    config_digest: None = None
+    preview_digest: None = Field(default=None, alias="digest")
+    status: Literal["READY", "NEEDS_APPROVAL", "WOULD_FAIL"]
+    risk: RiskLevel
+    risk_reasons: Many[ShortText] = ()
+    inputs: None = None
+    files: Many[PreviewedFile]
+    sql: Many[SqlPreviewed] = ()
+    pipelines: None = Field(default=None, description="A plan with a pipeline is never shown so.")
+    needs: NeededApprovals
+    findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)]
+    remarks: Many[PreviewedRemark] = ()
+    problems: Many[ErrorResponse] = Field(description="The expected failures, action by action.")
+    doomed: bool
+    would_end: PlanStatus | None
+    consequence: Text
+    rules: Many[Text]
+    folders: Many[RelativePath]
+    backup_bytes: Count
+    withheld: Text = Field(description="Why an agent sees it, and what it does not see.")
+
+
+def _document_kind(value: Any) -> str:
+    status = value.get("status") if isinstance(value, dict) else getattr(value, "status", None)
+    return "text" if status == "WITHHELD" else "read"
+
+
+AgentDocument = Annotated[
+    Annotated[AgentPlanPreview, Tag("text")] | Annotated[AgentReadPreview, Tag("read")], Discriminator(_document_kind)
+]
+"""The status says which one it is: WITHHELD for the document that is made of the plan's text."""
+
+
 class AgentProposalPreview(Contract):
     """The preview of a proposed plan for its agent."""
 
@@ -146,7 +197,7 @@ class AgentProposalPreview(Contract):
 
     proposal_id: Uuid
     preview_digest: None = None
-    document: AgentPlanPreview
+    document: AgentDocument
     changed_since: None = None
     computed_at: None = None
     computed_by: None = None

@@ -171,6 +171,11 @@ class PlanPreviewDocument(Contract):
         description="Until when it can be approved. An approval keeps it, and what it refers to, until the approval"
         " expires.",
     )
+    free_of_credentials: bool = Field(
+        default=False,
+        description="Whether every file that the plan changes or runs was searched in full, before and after, and holds"
+        " nothing that looks like a credential. An agent is shown no other preview.",
+    )
     withheld: Text | None = Field(
         default=None,
         description="Why an agent sees less than a person; null: nothing is withheld. An agent's preview has null for"

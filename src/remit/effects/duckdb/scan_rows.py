@@ -15,6 +15,7 @@ from remit.effects.duckdb.rows import Rows, cells_as_json, widest_row
 from remit.effects.edits.data_files import Check, ContentFinding, remarks
 from remit.effects.edits.splice import Edited
 from remit.effects.plans.content_scan import MAX_FINDINGS, find_commands, find_in_final
+from remit.effects.plans.credential_search import PARTLY_SEARCHED
 from remit.fs.openat import open_file
 from remit.masking.secrets import find_secrets
 
@@ -47,7 +48,7 @@ def scan_rows(rows: Rows, spot: PathHandle, form: str, mode: int) -> ScanResult:
         notes = remarks(name, edited)
     secrets, all_cells = _secrets(rows)
     if not all_cells or (form in _TEXTS and not is_whole):
-        notes.append(f"credentials and commands were searched only in the first {MAX_LOOKED_AT:,} characters")
+        notes.append(f"{PARTLY_SEARCHED} {MAX_LOOKED_AT:,} characters")
     return ScanResult([*found, *secrets], notes)
 
 

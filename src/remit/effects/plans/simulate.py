@@ -12,6 +12,7 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.effects.context import EffectContext, read_given
 from remit.effects.edits.data_files import remarks
 from remit.effects.edits.splice import Edited
+from remit.effects.plans.credential_search import CredentialSearch
 from remit.effects.plans.diff import Diff, diff_edit, diff_rename, diff_whole
 from remit.effects.plans.files import (
     ReadFile,
@@ -67,6 +68,8 @@ class _Simulated(NamedTuple):
     diff: Diff
     findings: tuple[Flagged, ...]
     remarks: Sequence[str] = ()
+    searched: bool = False
+    """Whether the contents before and after were searched in full, and hold nothing that looks like a credential."""
 
 
 class Simulate:
@@ -92,10 +95,10 @@ class Simulate:
                 if step.source in work.given:
                     simulated = simulator.simulate_prepared(step, read_given(work, step.source, plan.max_file_bytes))
                 else:
-                    simulated = _from_host(step) if _is_known_to_host(step) else simulator.simulate(step)
+                    simulated = _from_host(step) if _is_known_to_host(step) else simulator.simulate_searched(step)
             except RemitError as problem:
                 failing.add(step.number)
-                work.step(_problem_frame(step, tree, problem))
+                work.step(_problem_frame(step, tree, problem, searched=simulator.is_searched(step)))
                 tree.forget(step)
                 continue
             text = simulated.diff.text if len(simulated.diff.text) <= remaining else ""
@@ -125,6 +128,22 @@ class _Simulator:
     ) -> None:
         self._plan, self._tree = plan, tree
         self._editors, self._handlers, self._find = editors, handlers, find_in_result
+        self._search = CredentialSearch(tree)
+
+    def simulate_searched(self, step: PlanStep) -> _Simulated:
+        """Simulate one step, and search its contents for credentials if the preview is shown."""
+        is_clean = self.is_searched(step)
+        simulated = self.simulate(step)
+        return simulated._replace(searched=is_clean and self.is_searched(step))
+
+    def is_searched(self, step: PlanStep) -> bool:
+        """Whether the contents of the step's paths, as they are now, were searched and hold no credential."""
+        if self._plan.diffs != "full" or _is_known_to_host(step):
+            return False
+        try:
+            return self._search.is_clean(step.path, step.new_path)
+        except RemitError:
+            return False
 
     def simulate(self, step: PlanStep) -> _Simulated:
         """Simulate one step and update the tree. If it raises, the tree is as before."""
@@ -276,13 +295,14 @@ def _step_frame(step: PlanStep, simulated: _Simulated, left_out: int) -> dict[st
         },
         "findings": [one._asdict() for one in simulated.findings[:MAX_FINDINGS]],
         "remarks": list(simulated.remarks),
+        "searched": simulated.searched,
     }
 
 
-def _problem_frame(step: PlanStep, tree: VirtualTree, problem: RemitError) -> dict[str, Any]:
+def _problem_frame(step: PlanStep, tree: VirtualTree, problem: RemitError, *, searched: bool) -> dict[str, Any]:
     try:
         before = step.before if _is_known_to_host(step) else tree.state(step.path)
     except RemitError:
         before = None
-    frame = _step_frame(step, _Simulated(before, None, "", _NO_DIFF, ()), 0)
+    frame = _step_frame(step, _Simulated(before, None, "", _NO_DIFF, (), searched=searched), 0)
     return {**frame, "unchanged": False, "problem": problem.as_json()}

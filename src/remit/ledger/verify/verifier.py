@@ -18,6 +18,7 @@ from remit.ledger.presence import require_entries_table
 from remit.ledger.projections import projection_drift
 from remit.ledger.verify.browser_tables import BrowserRowsCheck
 from remit.ledger.verify.claims import ClaimsCheck
+from remit.ledger.verify.counted_tables import CountedRowsCheck
 from remit.ledger.verify.preview_tables import PreviewRowsCheck
 from remit.ledger.verify.proposal_tables import ProposalRowsCheck
 from remit.ledger.verify.triggers import foreign_triggers, missing_guards
@@ -127,6 +128,7 @@ def _verify_chain(
     browser = BrowserRowsCheck(connection, tenant_id, verdict)
     proposals = ProposalRowsCheck(connection, tenant_id, verdict)
     previews = PreviewRowsCheck(connection, tenant_id, verdict)
+    counted = CountedRowsCheck(connection, tenant_id, verdict)
     for row in connection.stream(_ENTRIES, (tenant_id,)):
         entry = _entry(row)
         intact = entry.is_intact()
@@ -139,6 +141,7 @@ def _verify_chain(
         browser.pass_entry(entry)
         proposals.pass_entry(entry)
         previews.pass_entry(entry)
+        counted.pass_entry(entry)
     heads.finish(walk.length)
     for ref in changed_documents(connection, tenant_id):
         verdict.report(RecordFault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
@@ -147,6 +150,7 @@ def _verify_chain(
     browser.finish()
     proposals.finish()
     previews.finish()
+    counted.finish()
 
 
 def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from remit.contracts.base import Contract, Uuid
-from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
+from remit.contracts.plans.agent_views import AgentPlanPreview, AgentProposalPreview, AgentReadPreview, AgentUndoAnswer
 from remit.contracts.services.plans import IdempotencyKey, Note, ProposalView
 from remit.mcp_server.context import FIRST_WAIT, ToolCall, WaitSeconds, document_bytes
 from remit.mcp_server.schemas import Document, publish_schema
@@ -67,6 +67,14 @@ async def _status(call: ToolCall[FollowPlan]) -> ToolAnswer:
     return await _follow(call, view, arguments.wait_seconds, pending_states={"PENDING", "RUNNING"})
 
 
+async def _read_preview(call: ToolCall[NamePlan]) -> ToolAnswer:
+    found = await call.run(lambda caller: call.services.plans.read_preview(caller, call.arguments.proposal_id))
+    if not isinstance(found.document, AgentReadPreview):
+        return ToolAnswer(found, "This is about the text that you sent. Only people see what it would do to the files.")
+    failing = found.document.consequence or "Nothing of it would fail."
+    return ToolAnswer(found, f"{found.document.status}, risk {found.document.risk}. {failing}")
+
+
 async def _apply(call: ToolCall[ApplyPlan]) -> ToolAnswer:
     arguments = call.arguments
     first = min(FIRST_WAIT, arguments.wait_seconds)
@@ -113,9 +121,9 @@ TOOLS: Final = (
         "Check a plan",
         "Checks the text of a plan before you propose it. It needs a plan and the capability plan.propose. It stores"
         " and changes nothing. It returns the checked shape, paths and limits, the risks of the plan's text, and the"
-        " exceptions that a person would have to allow. Null means withheld, not none: only people see the diff and"
-        " whether the plan would fail. If it is refused, correct the field in `where`, as next_step says, and call it"
-        " again.",
+        " exceptions that a person would have to allow. Null means withheld, not none: it reads no file. After"
+        " propose_plan, read_plan_preview may show more. If it is refused, correct the field in `where`, as next_step"
+        " says, and call it again.",
         PreviewPlan,
         AgentPlanPreview,
         READS,
@@ -143,6 +151,19 @@ TOOLS: Final = (
         ProposalView,
         READS,
         _status,
+    ),
+    ToolSpec(
+        "read_plan_preview",
+        "Read the preview of a proposed plan",
+        "Returns the preview of a proposal of this agent. It needs the proposal_id and the capability plan.propose or"
+        " plan.read. It changes and computes nothing. With plan.propose it repeats the text that you sent, and null"
+        " means withheld. With plan.read it has the diff, the rows and what would fail, as people see them, if the"
+        " token names every file and connection of the plan, no file is protected or holds a credential, the plan runs"
+        " no pipeline, and the preview is computed. Otherwise it is as without plan.read. Each call is recorded.",
+        NamePlan,
+        AgentProposalPreview,
+        READS,
+        _read_preview,
     ),
     ToolSpec(
         "apply_plan",

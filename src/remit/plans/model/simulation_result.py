@@ -64,6 +64,8 @@ class SimulatedStep(NamedTuple):
     remarks: tuple[str, ...]
     """Information for a reader that needs no approval."""
     problem: Mapping[str, str] | None
+    searched: bool = False
+    """Whether the contents before and after were searched in full, and hold nothing that looks like a credential."""
 
 
 def read_simulated_step(frame: Mapping[str, Any], text: str) -> SimulatedStep:
@@ -93,6 +95,7 @@ def _read(frame: Mapping[str, Any], text: str) -> SimulatedStep:
         findings=(*found, *_hidden(shown.hidden, found)),
         remarks=read_remarks(frame.get("remarks") or []),
         problem=None if problem is None else error_of(problem),
+        searched=_flag(frame.get("searched", False)),
     )
 
 

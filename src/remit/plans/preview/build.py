@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, NamedTuple, get_args
 
@@ -45,6 +46,7 @@ from remit.plans.preparation.remote_sql import (
     summarize_remote_pipelines,
 )
 from remit.plans.preparation.sql_preview import findings_of_sql
+from remit.plans.preview.credentials import are_query_files_clean, is_preview_free_of_credentials
 from remit.plans.preview.document import PlanPreview, collect_sql_previews
 from remit.plans.preview.ownership import find_permission_problems
 from remit.plans.preview.planned_effect import digest_of_preview, outputs_of, waves_of
@@ -145,7 +147,15 @@ def preview_plan(
         broken_rule=broken.as_json() if broken is not None else None,
         statements=remote.statements if remote is not None else None,
     )
-    return _require_backup_limit(preview, config)
+    is_clean = diffs == "full" and is_preview_free_of_credentials(
+        plan,
+        config,
+        zip(preview.steps.steps, simulated, strict=True),
+        preview.findings,
+        prepared.remarks,
+    )
+    is_clean = is_clean and are_query_files_clean(plan, config, root, inputs)
+    return _require_backup_limit(replace(preview, free_of_credentials=is_clean), config)
 
 
 def _with_irreversible(needed: Needed, remote: RemotePreview | None) -> Needed:

@@ -68,6 +68,8 @@ class PlanPreview(PlannedEffect):
     """The prepared files that SQL and pipelines left. No other process can reach them. The operation closes them."""
     statements: PreparedStatements | None = field(default=None, repr=False)
     """The statements that would run on a database server."""
+    free_of_credentials: bool = False
+    """Whether every file of the preview was searched in full, and holds nothing that looks like a credential."""
 
     @property
     def fate(self) -> PlanFate:
@@ -148,6 +150,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "undo": _describe_undo(preview),
             "computed_at": preview.at,
             "expires_at": preview.expires_at,
+            "free_of_credentials": preview.free_of_credentials,
         }
     )
 

@@ -274,6 +274,12 @@ def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
             return "a signed order to roll the plan back"
         case "envelope.cancelled":
             return "the envelope is void; a plan that runs with it is undone"
+        case "plan.preview_read":
+            count = len(payload["paths"]) if isinstance(payload.get("paths"), list) else 0
+            files = f"of {counted(count, 'file')}" if count else ""
+            return _join(payload.get("plan_id"), _join(payload.get("shown"), files, by=" "))
+        case "plan.preview_read.counted":
+            return f"{payload.get('count')} more previews of one agent were read"
         case "plan.pruned":
             return _join(payload.get("folder"), "backups removed")
         case _:

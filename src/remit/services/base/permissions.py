@@ -44,6 +44,8 @@ class Permission(NamedTuple):
     to: str
     any_token: bool = False
     """Every agent has the right, for its own requests."""
+    also: ServiceCapability | None = None
+    """Another capability that gives the right."""
 
 
 _ALL: Final[frozenset[Role]] = frozenset({"viewer", "approver", "operator", "admin"})
@@ -55,7 +57,7 @@ RULES: Final[dict[Right, Permission]] = {
     Right.SEE: Permission(_ALL, None, "see the requests of others"),
     Right.SEE_OWN: Permission(_ALL, None, "see the outcome of its own requests", any_token=True),
     Right.PREVIEW: Permission(_OPERATING, "plan.propose", "preview a plan"),
-    Right.LOOK: Permission(_ALL, "plan.propose", "see the preview of a proposed plan"),
+    Right.LOOK: Permission(_ALL, "plan.propose", "see the preview of a proposed plan", also="plan.read"),
     Right.PROPOSE: Permission(_OPERATING, "plan.propose", "propose a plan"),
     # People may compute any preview. An agent causes the computation of its own proposals only.
     Right.COMPUTE: Permission(_OPERATING, "plan.execute_preview", "compute a preview that runs SQL or pipelines"),
@@ -81,7 +83,7 @@ RULES: Final[dict[Right, Permission]] = {
 def has_right(caller: Caller, right: Right) -> bool:
     rule = RULES[right]
     if isinstance(caller, AgentCaller):
-        return rule.any_token or (rule.capability is not None and rule.capability in caller.token.caps)
+        return rule.any_token or not {rule.capability, rule.also}.isdisjoint(caller.token.caps)
     return caller.role in rule.roles
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.services.common import GoalAnswer, QuestionKind, Waiting, WaitingFor
 from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
@@ -10,9 +11,9 @@ from remit.goals.service import Reply
 from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.context import ServiceContext
+from remit.services.goals.agent_outcomes import outcome_for_agent
 from remit.services.goals.approvals import expires_at
-from remit.services.goals.hints import build_hints
-from remit.services.goals.reasons import explain_event
+from remit.services.goals.hints import build_hints, explain_gate
 from remit.services.goals.states import can_undo, state_of, waiting_for
 
 _ABANDONED_EVENTS: Final = frozenset({"", "ACCESS_ALLOWED"})
@@ -46,7 +47,7 @@ class GoalAnswers:
             user_id=goal.user_id,
             event=event,
             text=outcome.user_visible_text,
-            outcome=outcome,
+            outcome=self._outcome_for(caller, reply),
             waiting_for=waits,
             waiting=self._build_waiting(reply, now, waits),
             why=self._explain(caller, reply)[:10_000] or None,
@@ -69,14 +70,16 @@ class GoalAnswers:
             link=self._context.link("inbox", kind, goal.tenant_id, goal.correlation_id),
         )
 
+    def _outcome_for(self, caller: Caller, reply: Reply) -> AgentExecutionOutcome:
+        if isinstance(caller, AgentCaller):
+            return outcome_for_agent(self._context.workspace, reply.outcome)
+        return reply.outcome
+
     def _explain(self, caller: Caller, reply: Reply) -> str:
         """Return the gate's reason for an agent. People get more details, because they may read the ledger anyway."""
         if not isinstance(caller, AgentCaller):
             return build_hints(self._context.workspace, reply, None).why
-        goal, workspace = reply.goal, self._context.workspace
-        with workspace.store.reading() as connection:
-            names = (goal.tenant_id, goal.correlation_id, reply.outcome.audit_event_id)
-            return explain_event(connection, lambda: workspace.keyring, *names).why
+        return explain_gate(self._context.workspace, reply).why
 
     def read_recovered_status(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         """Read the status of a goal. If its process died after the dispatch, the goal is recovered first."""

@@ -42,7 +42,7 @@ def build_hints(workspace: Workspace, reply: Reply, answered_field: str | None) 
         return Hints(explain_clarification(workspace, reply, answered_field))
     if outcome.reason_code == "SIMULATION_MISSING":
         return Hints(near=_nearest(workspace, reply))
-    gate = _gate(workspace, reply)
+    gate = explain_gate(workspace, reply)
     if outcome.simulation_outcome is not None:
         why = _failure(outcome.simulation_outcome.payload)
         return Hints(f"{why} {name_later_goal(workspace, reply)}".strip() if DRIFT_ADVICE in why else why, gate.rules)
@@ -87,7 +87,8 @@ def _nearest(workspace: Workspace, reply: Reply) -> tuple[Near, ...]:
     return embedded.nearest(goal.language_tag, goal.raw_user_utterance, catalogue)
 
 
-def _gate(workspace: Workspace, reply: Reply) -> Explained:
+def explain_gate(workspace: Workspace, reply: Reply) -> Explained:
+    """Explain the decision of the gates about a goal. It depends on no file and no row."""
     goal, event = reply.goal, reply.outcome.audit_event_id
     with workspace.store.reading() as connection:
         return explain_event(connection, lambda: workspace.keyring, goal.tenant_id, goal.correlation_id, event)

@@ -5,7 +5,6 @@
 run ended, and whether it was refused. The approval includes that.
 """
 
-import re
 from typing import Final
 
 from remit.contracts.config.config import SystemConfig
@@ -13,6 +12,7 @@ from remit.contracts.plans.agent_views import (
     AgentActionsSummary,
     AgentChangeLog,
     AgentProposalPreview,
+    AgentReadPreview,
     AgentReport,
     AgentRunDocuments,
     AgentUndoAnswer,
@@ -48,23 +48,25 @@ UNDO_WITHHELD: Final = (
     "An agent sees whether its plan was rolled back. A person sees which files were restored, and which changed since."
     " Null means that a value is withheld. It does not mean none."
 )
-_COUNTED: Final = re.compile(r", \+[\d,]+ -[\d,]+ lines(?=[,;]|$)|; [\d,]+ would fail$")
 _CAN_BE_UNDONE: Final = frozenset({"APPLIED", "PARTIAL", "SUCCESS"})
 _ENDED_WITHOUT_SUCCESS: Final = frozenset({"FAILED", "ROLLED_BACK", "CANCELLED"})
 
 
-def agent_preview(proposal_id: str, plan: Plan, config: SystemConfig) -> AgentProposalPreview:
-    return AgentProposalPreview(proposal_id=proposal_id, document=agent_document(plan, config))
+def agent_preview(
+    proposal_id: str, plan: Plan, config: SystemConfig, read: AgentReadPreview | None = None
+) -> AgentProposalPreview:
+    """Return the preview of a proposal. `read` is what the agent may read of the stored one, if it may read all."""
+    return AgentProposalPreview(proposal_id=proposal_id, document=read or agent_document(plan, config))
 
 
-def agent_proposal(view: ProposalView) -> ProposalView:
-    """Return a proposal without counts and progress. Refusals in it name no file."""
+def agent_proposal(view: ProposalView, title: str) -> ProposalView:
+    """Return a proposal without counts and progress. `title` is made of the plan's text. Refusals name no file."""
     refused = view.refused
     if refused is not None and refused.code not in DISCLOSED_REASONS:
         refused = describe_error(_withheld_reason(refused.code))
     return view.model_copy(
         update={
-            "title": _COUNTED.sub("", view.title),
+            "title": title,
             "undo": None if view.undo is None else _undo_view(view.state),
             "progress": None,
             "refused": refused,

@@ -19,7 +19,7 @@ from remit.contracts.plans.plan import Action, Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.plans.proposal import StoredProposalState
 from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPreview, ProposalState, ProposalView
-from remit.core.errors import Reason, RefusedError, RemitError
+from remit.core.errors import Reason, RefusedError, RemitError, mask_for_review
 from remit.core.faultpoints import reach
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.own_requests import require_other_person
@@ -47,6 +47,14 @@ from remit.services.plans.preview_computation import (
     find_reason_not_computed,
     wait_for_turn,
 )
+from remit.services.plans.preview_reads import PreviewReads
+from remit.services.plans.read_grants import (
+    MAY_BE_READ,
+    ReadGrant,
+    is_plan_readable,
+    read_document,
+    subjects_of,
+)
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
     APPROVED_STATES,
@@ -64,6 +72,8 @@ NO_ALLOWANCES: Final = Approvals(protected=(), executable=(), content=(), irreve
 MAX_BATCHES: Final = 10
 """The most queries for one page, because most rows may have other states than the caller wants."""
 
+MAX_TITLES: Final = 2_000
+"""The most titles for agents that are kept in memory."""
 MAX_PREVIEWS: Final = 3
 """The most previews that are computed at the same time."""
 PREVIEW_WAIT_SECONDS: Final = 10.0
@@ -87,6 +97,9 @@ class PlanService(PlanRuns):
         preview from the delay of other work.
         """
         self._inputs = Inputs()
+        self._reads = PreviewReads(workspace)
+        self._agent_titles: dict[str, str] = {}
+        """The titles for agents by the digests of the plans, since a list would parse each plan each time."""
 
     # --- before an approval -------------------------------------------------------------------------------------------
 
@@ -97,12 +110,19 @@ class PlanService(PlanRuns):
     def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview:
         """Compute what a plan would do to the files as they are now. Nothing is stored.
 
-        An agent gets a preview of its own text only.
+        An agent gets a preview of its own text only, whatever its token lets it read: nothing is computed for it. The
+        ledger records that it asked.
         """
         require(caller, Right.PREVIEW)
         if isinstance(caller, AgentCaller):
-            return agent_document(self._parse_allowed(plan), self._workspace.config)
+            return self.preview_of_text(plan, caller)
         return self._workspace.preview(plan, actor=caller.actor).document
+
+    def preview_of_text(self, plan: bytes, agent: AgentCaller | None) -> AgentPlanPreview:
+        """Return the preview for an agent that is made of the plan's text alone. None: an agent without a token."""
+        parsed = self._parse_allowed(plan)
+        self._reads.record(agent, parsed)
+        return agent_document(parsed, self._workspace.config)
 
     def propose(self, caller: Caller, plan: bytes, *, note: str | None = None, key: str | None = None) -> ProposalView:
         """Store a plan for a person to decide. The same plan with the same `key` returns the same proposal.
@@ -275,14 +295,31 @@ class PlanService(PlanRuns):
         """Return the stored preview of a proposal, and the inputs that changed since.
 
         Nothing is executed. An approval names the digest of this preview. Raises `PreviewNotStoredError` if no preview
-        is stored. An agent gets a preview of its own text only.
+        is stored. An agent gets the stored preview if its token lets it read the whole plan (`read_grants`), and
+        otherwise a preview of its own text, whether one is stored or not. The ledger records that it asked.
         """
         require(caller, Right.LOOK)
         row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
-            plan = Plan.parse(self._workspace.proposals.plan_of(row))
-            return agent_preview(row.proposal_id, plan, self._workspace.config)
+            return self._read_as_agent(caller, row)
         return self._read_stored_preview(row)
+
+    def _read_as_agent(self, agent: AgentCaller, row: ProposalRow) -> AgentProposalPreview:
+        """Return the preview for the agent. The stored one is looked up only if the whole plan may be read.
+
+        Otherwise the answer, and the time that it takes, would depend on a document that depends on other files. For
+        the same reason this does not wait for a preview that is being computed.
+        """
+        plan, config = Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config
+        grant, read = ReadGrant.of(agent.token), None
+        if is_plan_readable(plan, config, grant):
+            stored = self._workspace.proposals.preview_of(row)
+            if stored is not None and MAY_BE_READ in stored.document:
+                document = PlanPreviewDocument.from_tree(json.loads(stored.document), source="the stored preview")
+                read = read_document(document, plan, config, grant)
+        shown = subjects_of(plan, config) if read is not None else None
+        self._reads.record(agent, plan, proposal_id=row.proposal_id, shown=shown)
+        return agent_preview(row.proposal_id, plan, config, read)
 
     def list_actions(self, caller: Caller, proposal_id: str) -> tuple[Action, ...]:
         """Return the actions of a proposed plan in their order, to draw a graph of them."""
@@ -486,8 +523,9 @@ class PlanService(PlanRuns):
         proposals = self._workspace.proposals
         if isinstance(caller, AgentCaller):
             is_deferred = row.state == "PENDING" and proposals.deferral_of(row) == "capability"
-            view = agent_proposal(self._views.proposal(row, self._find_job(row), with_recorded_refusal=False))
-            return view.model_copy(update={"preview_note": FOR_AGENT}) if is_deferred else view
+            view = self._views.proposal(row, self._find_job(row), with_recorded_refusal=False)
+            shown = agent_proposal(view, self._agent_title(row))
+            return shown.model_copy(update={"preview_note": FOR_AGENT}) if is_deferred else shown
         title, risk = proposals.title_and_risk_of(row)
         view = self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
         if row.state != "PENDING":
@@ -499,6 +537,18 @@ class PlanService(PlanRuns):
     def _is_computing(self, row: ProposalRow) -> bool:
         job = self._previews.find(_subject(row))
         return job is not None and job.is_running
+
+    def _agent_title(self, row: ProposalRow) -> str:
+        """Return the title for the agent of a proposal. It is made of the plan, and not of the title for people."""
+        if row.state in {"EXPIRED", "VOID"}:  # the text of the plan is gone
+            return f"plan {mask_for_review(row.plan_id)}"
+        title = self._agent_titles.get(row.plan_digest)
+        if title is None:
+            title = agent_title(Plan.parse(self._workspace.proposals.plan_of(row)))
+            if len(self._agent_titles) >= MAX_TITLES:
+                self._agent_titles.clear()
+            self._agent_titles[row.plan_digest] = title
+        return title
 
     def _listed_view(self, caller: Caller, row: ProposalRow) -> ProposalView | None:
         """Return the view for a list. People see that a row fails verification; an agent does not see the row."""

@@ -91,6 +91,10 @@ def _parse_token_request(request: Request, form: FormFields) -> TokenWish:
         constraints |= {"user": user, "tenant": tenant_of_user(get_services(request).workspace, user, tenant)}
     if form.one("amount"):
         constraints["max_purchase"] = {"value": _number(form.one("amount")), "currency": form.one("currency").upper()}
+    if globs := [line.strip() for line in form.one("paths").splitlines() if line.strip()]:  # a name may have a blank
+        constraints["paths"] = globs
+    if form.lines("connections"):
+        constraints["connections"] = list(form.lines("connections"))
     if form.one("max_actions"):
         constraints["max_actions"] = int(_number(form.one("max_actions")))
     caps = [*form.many("caps"), *(f"call.{name.removeprefix('call.')}" for name in form.lines("calls"))]
