@@ -34,6 +34,8 @@ WINDOW: Final = timedelta(minutes=10)
 GROWTH: Final = 10
 """The next counting entry of a window is written when the count is this many times as high."""
 COUNTED_SUFFIX: Final = ".counted"
+COUNTED_REFUSALS: Final = "refusals.counted"
+"""The kind of the entries that count refusals: of the engine, and of `remit.execution.refusals`."""
 NO_CALLER: Final = "unknown"
 """The correlation id of a counting entry about callers without a name."""
 

@@ -33,6 +33,7 @@ class OperationRefusedError(RefusedError):
 
     def __init__(self, problem: RefusedError, errors: Sequence[Any], recovered: Sequence[Any] = ()) -> None:
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+        self.is_recorded = problem.is_recorded
         documents = {"errors": list(errors), "settled": list(recovered)}
         self.documents = {name: each for name, each in documents.items() if each}
 
