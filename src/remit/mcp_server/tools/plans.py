@@ -120,6 +120,7 @@ TOOLS: Final = (
         AgentPlanPreview,
         READS,
         _preview,
+        is_about_plans=True,
     ),
     ToolSpec(
         "propose_plan",
@@ -132,6 +133,7 @@ TOOLS: Final = (
         ProposalView,
         writes(destructive=False, idempotent=False),
         _propose,
+        is_about_plans=True,
     ),
     ToolSpec(
         "plan_status",
@@ -143,6 +145,7 @@ TOOLS: Final = (
         ProposalView,
         READS,
         _status,
+        is_about_plans=True,
     ),
     ToolSpec(
         "apply_plan",
@@ -155,6 +158,7 @@ TOOLS: Final = (
         ProposalView,
         writes(destructive=True, idempotent=True),
         _apply,
+        is_about_plans=True,
     ),
     ToolSpec(
         "undo_plan",
@@ -167,6 +171,7 @@ TOOLS: Final = (
         AgentUndoAnswer,
         writes(destructive=True, idempotent=True),
         _undo,
+        is_about_plans=True,
     ),
     ToolSpec(
         "cancel_plan",
@@ -178,5 +183,6 @@ TOOLS: Final = (
         ProposalView,
         writes(destructive=True, idempotent=True),
         _cancel,
+        is_about_plans=True,
     ),
 )
