@@ -22,7 +22,9 @@ def refusal_entries(workspace: Workspace, after: int = 0) -> list[RefusalEntry]:
     query = f"""SELECT kind, actor, correlation_id, payload FROM ledger_entries
       WHERE seq > ? AND kind IN ({marks}) ORDER BY seq"""
     with workspace.store.reading() as connection:
-        return [RefusalEntry(*row[:3], json.loads(row[3])) for row in connection.rows(query, (after, *KINDS))]
+        return [
+            RefusalEntry(row[0], row[1], row[2], json.loads(row[3])) for row in connection.rows(query, (after, *KINDS))
+        ]
 
 
 def last_seq(workspace: Workspace) -> int:

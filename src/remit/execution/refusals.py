@@ -28,6 +28,8 @@ REQUEST_REFUSED: Final = "request.refused"
 """The kind of these entries. An agent does not get them as events: they are for people."""
 PlanRequest = Literal["preview", "propose", "compute", "approve", "deny", "apply", "run", "cancel", "rollback"]
 PLAN_REQUESTS: Final = frozenset(get_args(PlanRequest))
+Request = PlanRequest | Literal["confirm"]
+"""What a caller asked for. The set is fixed: refusals are counted by it."""
 Caller = str | Callable[[], str] | None
 """The name of the caller, or a function that finds it out. It is called only if the request was refused."""
 MAX_NAME: Final = 200
@@ -79,7 +81,7 @@ class Refusals:
         self._tenant_id = tenant_id
 
     @contextmanager
-    def recording(self, operation: PlanRequest, caller: Caller, about: FindSubject) -> Iterator[None]:
+    def recording(self, operation: Request, caller: Caller, about: FindSubject) -> Iterator[None]:
         """Record a refusal of the work inside, and raise it as it is.
 
         Does nothing inside of another `recording`, and for a refusal that the engine has recorded.
@@ -96,7 +98,7 @@ class Refusals:
         finally:
             _recording.reset(token)
 
-    def record(self, operation: PlanRequest, caller: Caller, about: FindSubject, problem: RefusedError) -> None:
+    def record(self, operation: Request, caller: Caller, about: FindSubject, problem: RefusedError) -> None:
         """Record one refusal. A failure to record it is logged, and hides the refusal from no caller."""
         if problem.is_recorded:
             return

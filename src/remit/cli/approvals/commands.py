@@ -32,6 +32,7 @@ from remit.cli.approvals.render import render_approval, render_request, render_s
 from remit.cli.approvals.requests import approve_request
 from remit.cli.approvals.watch import ApprovalPrompt, render_decided, require_terminal, watch
 from remit.cli.common.completion import complete_question
+from remit.cli.common.errors import about_plan
 from remit.cli.common.identity import recording_refusals
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.allow_options import Allowance, allow_options
@@ -168,7 +169,8 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
         recording_refusals(workspace, "compute", about_name(approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
-        plan = workspace.proposals.find_by_name(approval_id).proposal_id
+        with about_plan():
+            plan = workspace.proposals.find_by_name(approval_id).proposal_id
         compute_plan(workspace, plan, who, directory, full=full, as_json=as_json)
 
 

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import overload
 
 from remit.contracts.plans.agent_views import AgentRunDocuments, AgentUndoAnswer, AgentUndoLook
@@ -10,7 +11,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
-from remit.execution.refusals import about_name, already_recorded
+from remit.execution.refusals import PlanRequest, about_name, already_recorded
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
 from remit.plans.proposals.errors import not_found_error
@@ -26,7 +27,7 @@ from remit.services.base.run_list import (
 )
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_preview
 from remit.services.plans.next_steps import advise_after_undo
-from remit.services.plans.recording import records_refusals
+from remit.services.plans.recording import about_proposal, records_refusals
 from remit.services.plans.views import Views, decode_cursor, encode_cursor, view_undo
 from remit.store.claims import ClaimCompleted
 from remit.store.proposals import ProposalRow
@@ -208,6 +209,11 @@ class PlanRuns:
         if row is not None and _is_visible_to(caller, row) and not self._has_run(row):
             raise _not_applied_error(name)
         return self._find_envelope_id(caller, name)
+
+    def recording_decision(self, caller: Caller, name: str, *, approved: bool) -> AbstractContextManager[None]:
+        """Record a refusal of a decision by an interface that has checks of its own before it calls `decide`."""
+        operation: PlanRequest = "approve" if approved else "deny"
+        return self._workspace.refusals.recording(operation, caller.id, about_proposal(self._workspace, name))
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
