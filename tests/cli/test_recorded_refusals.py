@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.error_response import ErrorResponse
+from remit.core.errors import RefusedError
+from remit.ledger.counted_entries import MAX_SINGLES
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import NO_DIGEST, Remit, approve
 from tests.cli.test_plan_commands import applied, change_env, create, project, put, update
@@ -145,3 +147,20 @@ def test_what_cannot_be_parsed_is_refused_and_not_recorded(remit: Remit, project
             assert (told.code, told.document["errors"][0]["error_code"]) == (2, 1001)
         assert remit("apply", "plan.json").code == 2
     assert found == []
+
+
+@pytest.mark.req("PX-44")
+def test_counts_that_no_entry_states_yet_are_told_beside_the_entries(
+    remit: Remit, project: Path, workspace: Workspace
+) -> None:
+    plan = (project / put(project, create("../outside.txt"))).read_bytes()
+    for _ in range(MAX_SINGLES + 5):
+        with pytest.raises(RefusedError):
+            workspace.preview(plan)
+    shown = remit("ledger", "show", "--limit", "3")
+    assert "preview: 1 counted since" in shown.out
+    assert "path_refused" in shown.out
+    assert "4 more since" in shown.err
+    assert remit("preview", "plan.json").code == 2
+    assert "5 more since" in remit("ledger", "show", "--json").err, "another process counts in the same window"
+    assert remit("ledger", "verify").code == 0

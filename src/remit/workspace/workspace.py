@@ -207,6 +207,7 @@ class Workspace(WorkspaceServices):
         """
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
         self.people.record_pending()
+        self.refusals.state_ended()
         return [
             *self.tasks.recover(**named),
             *self.plans.recover(**named),

@@ -1,14 +1,15 @@
 """A refused request about a plan over HTTP is in the ledger with its caller, and has the error format of plans."""
 
 import json
+import time
 from typing import Any
 
 import pytest
 
 from remit.contracts.plans.error_response import ErrorResponse
-from remit.ledger.counted_entries import MAX_SINGLES
+from remit.ledger.counted_entries import MAX_SINGLES, WINDOW
 from tests.plans.project import create, plan_of, replace
-from tests.support.refusal_entries import new_refusals
+from tests.support.refusal_entries import new_refusals, refusal_entries
 from tests.support.web_server import ALL_CAPS, WebSite, agent_of, person_of
 
 OUTSIDE: dict[str, Any] = json.loads(plan_of(create("a", "../outside.txt"), plan_id="outside"))
@@ -76,3 +77,17 @@ def test_hundreds_of_refused_plans_of_an_agent_are_counted(site: WebSite) -> Non
     assert [each.kind for each in of_agent] == ["request.refused"] * MAX_SINGLES + ["refusals.counted"] * 3
     assert of_agent[-1].payload["count"] == 100
     assert len(found) == len(of_agent) + 1, "that of the person is written by itself"
+
+
+@pytest.mark.req("PX-44")
+def test_a_server_states_the_count_of_a_window_that_ended(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    flooding = agent_of(site.workspace, "late", *ALL_CAPS[:3])
+    for _ in range(MAX_SINGLES + 5):
+        assert site.ask("POST", "/v1/plans", flooding, {"plan": OUTSIDE}).status == 403
+    monkeypatch.setattr("remit.web.server.run.TICKS_A_MINUTE", 2)
+    before = len(refusal_entries(site.workspace))
+    site.clock.offset += WINDOW
+    while len(found := refusal_entries(site.workspace)) == before:
+        time.sleep(0.02)
+    ended = {each.actor: each.payload for each in found[before:]}
+    assert (ended["agent:late"]["count"], ended["agent:late"]["window_ended"]) == (5, True)

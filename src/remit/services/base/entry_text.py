@@ -272,10 +272,20 @@ def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
             return "a signed order to roll the plan back"
         case "envelope.cancelled":
             return "the envelope is void; a plan that runs with it is undone"
+        case "request.refused":
+            return f"{payload.get('operation')}: {payload.get('reason')}: {payload.get('what')}"
+        case kind if kind.endswith(".counted"):
+            return _counted_meaning(payload)
         case "plan.pruned":
             return _join(payload.get("folder"), "backups removed")
         case _:
             return ""
+
+
+def _counted_meaning(payload: dict[str, Any]) -> str:
+    reasons = payload.get("reasons")
+    each = ", ".join(f"{name} {count}" for name, count in reasons.items()) if isinstance(reasons, dict) else ""
+    return _join(f"{payload.get('operation')}: {payload.get('count')} counted since {payload.get('from')}", each)
 
 
 def _until(payload: dict[str, Any]) -> str:
