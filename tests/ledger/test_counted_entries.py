@@ -88,6 +88,14 @@ def test_a_window_that_ended_is_stated_by_the_next_one_and_by_request(world: Wor
     assert world.verify().findings == []
 
 
+def test_the_next_entry_of_another_caller_states_the_count_too(world: World) -> None:
+    record(world, MAX_SINGLES + 15)
+    world.clock.now += WINDOW
+    record(world, actor="agent:other")
+    assert (counts(world)[-1]["count"], counts(world)[-1]["window_ended"]) == (15, True)
+    assert world.verify().findings == []
+
+
 def test_after_a_quiet_window_entries_are_single_again(world: World) -> None:
     record(world, MAX_SINGLES + 5)
     world.clock.now += 2 * WINDOW + timedelta(seconds=1)

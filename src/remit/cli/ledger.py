@@ -36,6 +36,7 @@ from remit.ledger.search import SearchFilter, correlations_beginning, find_entri
 from remit.parsing import read_bounded
 from remit.services.base.entry_text import read_payload, render_meaning
 from remit.services.base.run_list import MIN_SHORT_LENGTH, resolve_run_id
+from remit.store.counted_entries import unstated
 from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
@@ -153,6 +154,11 @@ def show(
                 for each in correlations
                 for entry in find_entries(connection, tenant_id, SearchFilter(None, each, task_id), None, limit).entries
             ]
+            waiting = [] if correlation_id or task_id else unstated(connection, tenant_id)
+    for row in waiting:  # on standard error, because they are no entries
+        about = f"{row.kind} for {row.operation} by {printable(row.actor or 'unknown')}"
+        more = f"{row.counted - row.stated:,} more since {row.opened_at[:19]}Z"
+        click.echo(f"{about}: {more}, in no entry yet", err=True)
     entries = sorted(found, key=lambda entry: entry.seq)[-limit:]
     if as_json:
         show_json([_as_document(entry) for entry in entries])

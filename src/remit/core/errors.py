@@ -334,6 +334,8 @@ class RemitError(Exception):
     """
 
     exit_code = 1
+    is_recorded = False
+    """Whether the ledger has this refusal. A copy with other words has to be marked again."""
 
     def __init__(self, reason: Reason, what: str, *, where: str = "", next_step: str = "") -> None:
         self.reason = reason

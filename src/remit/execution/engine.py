@@ -104,6 +104,8 @@ class Operation(ABC, Generic[Request, Granted, Checkpoint, Made, Outcome]):
 
     name: str
     """The scope of the operation's claims, and the first word of the kinds of its ledger entries."""
+    counts_refusals_as: str = ""
+    """The name of the operation if many refusals of one caller are counted instead of recorded one by one."""
     try_again: str = "If it is still wanted, ask for it again, under another id."
     """The next step after a request that took no effect because its process died."""
 
@@ -427,6 +429,18 @@ class Operation(ABC, Generic[Request, Granted, Checkpoint, Made, Outcome]):
             RemitError: The signature is not valid.
         """
 
+    def describe_refusal(self, request: Request, problem: RefusedError) -> Mapping[str, Any]:  # noqa: ARG002 - some do
+        """Say more about a refused request in its ledger entry than the problem says.
+
+        Args:
+            request: The request.
+            problem: The refusal.
+
+        Returns:
+            A part of the payload of the entry. The journal masks it.
+        """
+        return {}
+
     def extra_entries(self, request: Request, outcome: Outcome) -> Sequence[ExtraRecord]:  # noqa: ARG002 - some do
         """Name entries and rows of the operation's own, for the transaction of this outcome or refusal.
 
@@ -494,7 +508,12 @@ def run_operation(
             if dry_run:
                 raise
             refusal = operation.fail(request, problem)
-            journal.record_refusal(problem, operation.extra_entries(request, refusal))
+            journal.record_refusal(
+                problem,
+                operation.extra_entries(request, refusal),
+                details=operation.describe_refusal(request, problem),
+                counted_as=operation.counts_refusals_as,
+            )
             return refusal
         if isinstance(execution, StoredOutcome):
             span.ending = "stored"

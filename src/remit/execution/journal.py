@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from remit.core.canonical import digest_bytes
@@ -23,6 +24,7 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import render_time
 from remit.ledger.clock import LedgerAheadError, judge_by_ledger
+from remit.ledger.counted_entries import COUNTED_REFUSALS, append_counted
 from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch, Ledger
@@ -226,16 +228,37 @@ class Journal:
             self._authority_refusal = problem
             raise
 
-    def record_refusal(self, problem: RefusedError, extra: Sequence[ExtraRecord] = ()) -> None:
-        payload: dict[str, Any] = problem.as_json()
+    def record_refusal(
+        self,
+        problem: RefusedError,
+        extra: Sequence[ExtraRecord] = (),
+        *,
+        details: Mapping[str, Any] = MappingProxyType({}),
+        counted_as: str = "",
+    ) -> None:
+        """Record the refusal. With `counted_as`, one of many refusals of this caller is only counted."""
+        payload: dict[str, Any] = {**details, **problem.as_json()}
+        expired = ""
         if (
             problem is self._authority_refusal
             and problem.reason is Reason.EXPIRED
             and not isinstance(problem, LedgerAheadError)
         ):
-            payload["authority"] = self._authority()  # it stays expired even if a person accepts an earlier clock
-        event = self._event("refused", payload)
-        self._ledger.transact(lambda batch: _append_all(batch, (event, *extra)))
+            # It stays expired even if a person accepts an earlier clock.
+            payload["authority"] = expired = self._authority()
+        # A plain name: the token or session of the caller may be what has ended.
+        actor = str(self._actor) if self._actor is not None else None
+        event = replace(self._event("refused", payload), actor=actor)
+
+        def work(batch: Batch) -> None:
+            if counted_as and not (expired and not self._is_recorded_as_expired(batch.store, expired)):
+                append_counted(batch, event, kind=COUNTED_REFUSALS, operation=counted_as, reason=problem.reason.value)
+            else:
+                batch.append(event)
+            _append_all(batch, extra)
+
+        self._ledger.transact(work)
+        problem.is_recorded = True
         self._log("request refused", reason=problem.reason.value)
 
     def record_outcome(
@@ -300,6 +323,13 @@ class Journal:
             raise self._contradiction("this request has an outcome in the ledger, but its claim has none")
         batch.append(self._event_by_actor("resumed", {"request_digest": self._trace.request_digest}))
         return ClaimedExecution(taken, orphan.checkpoint, resumed=True)
+
+    def _is_recorded_as_expired(self, connection: Connection, authority: str) -> bool:
+        trace, scope = self._trace, self._trace.scope
+        wanted = (trace.tenant_id, trace.correlation_id, f"{scope}.refused", f"{scope}.refused", _AS_EXPIRED)
+        return any(
+            json.loads(payload).get("authority") == authority for _, _, payload in connection.rows(_BEFORE, wanted)
+        )
 
     def _require_fresh(self, connection: Connection) -> None:
         """Require that this request was never started, and that its authority was never recorded as expired."""

@@ -68,6 +68,11 @@ def person_at_terminal(environ: Mapping[str, str], name: str | None = None) -> P
     return Person(f"os:{_login()}", name)
 
 
+def account_name() -> str:
+    """Return the id of the user of the operating system, for records. It gives no right to anything."""
+    return f"os:{_login()}"
+
+
 def agent_cannot_decide(why: str) -> RefusedError:
     return RefusedError(
         Reason.PERMISSION_DENIED,

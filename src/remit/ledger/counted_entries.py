@@ -6,8 +6,9 @@ must not grow with it. So for each caller and operation there is a window of tim
 - The first `MAX_SINGLES` entries of a window are written as they are. So is the first one for each further reason: a
   flood does not hide another kind of refusal.
 - All others are counted in the table `counted_entries`, each in a durable transaction before its caller goes on.
-- A counting entry states the count when it is 1, 10, 100 and so on, and when the window has ended. The counts of the
-  entries of one window (`from`) include each other: the last one is valid.
+- A counting entry states the count when it is 1, 10, 100 and so on. When the window has ended, the next entry of any
+  caller, a server within a minute, or `remit recover` states the last count. The counts of one window (`from`) include
+  each other: the last one is valid.
 - A window that follows directly on one with counted entries has no single entries, except for further reasons. So a
   flood that goes on adds a few entries in each window.
 
@@ -34,6 +35,8 @@ WINDOW: Final = timedelta(minutes=10)
 GROWTH: Final = 10
 """The next counting entry of a window is written when the count is this many times as high."""
 COUNTED_SUFFIX: Final = ".counted"
+COUNTED_REFUSALS: Final = "refusals.counted"
+"""The kind of the entries that count refusals: of the engine, and of `remit.execution.refusals`."""
 NO_CALLER: Final = "unknown"
 """The correlation id of a counting entry about callers without a name."""
 
@@ -75,6 +78,8 @@ def append_counted(batch: Batch, single: NewEntry, *, kind: str, operation: str,
             row = _state(batch, row, ended=False)
     write_counted(batch.store, row)
     reach("counted.row_written")
+    if entry is not None:  # the ledger grows by this entry anyway
+        state_ended(batch, single.tenant_id)
     return entry
 
 

@@ -53,11 +53,11 @@ def input_schema(arguments: type[Contract]) -> dict[str, Any]:
     return {**_without_titles(schema), **({"$defs": defs} if defs else {})}
 
 
-def output_schema(answer: type[Contract]) -> dict[str, Any]:
+def output_schema(answer: type[Contract], error: type[ErrorTold] = ErrorTold) -> dict[str, Any]:
     """Return the schema of the answer or of an error. Some clients check an error's document against it too."""
     defs: dict[str, Any] = {}
     choices = []
-    for model in (answer, ErrorTold):
+    for model in (answer, error):
         schema = _outline(schema_of(model))
         defs.update(schema.pop("$defs", {}))
         defs[model.__name__] = schema

@@ -44,6 +44,7 @@ from typing import Any, Final, Literal
 from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_envelope
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason, RefusedError, RemitError, UsageError, as_remit_error
@@ -143,6 +144,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     _statements: dict[str, PreparedStatements] = field(default_factory=dict, init=False, repr=False)
     """The statements to run on a database server, by envelope id. Kept for the same time."""
     name: str = field(default="plan", init=False)
+    counts_refusals_as: str = field(default="apply", init=False)
     try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
     @cached_property
@@ -166,6 +168,13 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             request_digest=request.digest,
             task_id=request.envelope_id,
         )
+
+    def describe_refusal(self, request: PlanRequest, problem: RefusedError) -> Mapping[str, Any]:
+        named = plan_error(problem.reason)
+        described = {"operation": self.counts_refusals_as, "code": named.code, "type": named.kind}
+        if request.envelope is None:
+            return described
+        return {**described, "plan_id": request.envelope.plan.plan_id, "plan_digest": request.envelope.plan_digest}
 
     def verify_authority(self, request: PlanRequest, now: datetime) -> ApprovedPlan:
         """Verify the envelope's signature, its expiry, and that it was issued for this plan and this configuration."""

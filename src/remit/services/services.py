@@ -1,7 +1,9 @@
 """The services of one process, which all interfaces call. Each service checks the rights of the caller first."""
 
-from typing import Self
+import logging
+from typing import Final, Self
 
+from remit.core.errors import RemitError
 from remit.services.base.context import ConsoleUrl, ServiceContext
 from remit.services.base.events import Events
 from remit.services.base.jobs import Job, JobRunner
@@ -15,6 +17,8 @@ from remit.services.plans.service import PlanService
 from remit.services.tasks import TaskService
 from remit.services.tokens import TokenService
 from remit.workspace.workspace import Workspace
+
+_LOG: Final = logging.getLogger("remit.services")
 
 
 class Services:
@@ -51,6 +55,13 @@ class Services:
     def start_recovery(self) -> Job[int]:
         """Start the recovery of the interrupted requests of dead processes. A server calls this when it starts."""
         return self._context.start_recovery()
+
+    def state_counted_entries(self) -> None:
+        """Write the counts of windows that have ended into the ledger. A server calls this now and then."""
+        try:
+            self.workspace.refusals.state_ended()
+        except RemitError as problem:  # the counts stay in their table
+            _LOG.warning("counted refusals are not stated yet", extra={"why": str(problem)})
 
     def release_waiters(self) -> None:
         """Answer all waiting callers with the current state, because this process is about to end."""

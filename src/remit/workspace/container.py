@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from remit.approvals.service import ApprovalService
     from remit.browser.service import BrowserActions
     from remit.calls.service import Calls
+    from remit.execution.refusals import Refusals
     from remit.goals.promotion import PromotionService
     from remit.goals.service import GoalService
     from remit.identity.people import People
@@ -161,6 +162,13 @@ class WorkspaceServices:
         keys = PlanKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("protocol"))
         rules = PlanRules(lambda: str((self.root / self.config.root).resolve()), self._config, self.clock, self.environ)
         return Plans(self.state, rules, keys, lambda: self.ledger, self.sandboxes)
+
+    @cached_property
+    def refusals(self) -> Refusals:
+        """Records the refusals of requests that the execution engine does not run."""
+        from remit.execution.refusals import Refusals
+
+        return Refusals(lambda: self.ledger)
 
     @cached_property
     def approvals(self) -> ApprovalService:

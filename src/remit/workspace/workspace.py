@@ -15,7 +15,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, system_clock
 from remit.crypto.signing import PublicKey, Role
 from remit.fs.state_dir import locate_state
-from remit.identity.person import PEOPLE, Person, agent_cannot_decide
+from remit.identity.person import PEOPLE, Person, account_name, agent_cannot_decide
 from remit.ledger.clock_acceptance import accept_clock, require_server_agrees
 from remit.ledger.key_events import revoke_and_record, rotate_and_record
 from remit.ledger.verify.verifier import verify_store
@@ -207,6 +207,7 @@ class Workspace(WorkspaceServices):
         """
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
         self.people.record_pending()
+        self.refusals.state_ended()
         return [
             *self.tasks.recover(**named),
             *self.plans.recover(**named),
@@ -339,7 +340,10 @@ class Workspace(WorkspaceServices):
             RefusedError: The plan cannot be applied.
             EnvironmentFailureError: The machine could not compute the preview.
         """
-        return self.plans.preview(plan, PlanHooks(on_status=on_status, actor=actor), fresh=fresh)
+        from remit.execution.refusals import about_plan_text
+
+        with self.refusals.recording("preview", account_name, about_plan_text(plan)):
+            return self.plans.preview(plan, PlanHooks(on_status=on_status, actor=actor), fresh=fresh)
 
     def approve(  # noqa: PLR0913 - what is allowed, each by its name
         self,
@@ -378,6 +382,7 @@ class Workspace(WorkspaceServices):
         """
         from remit.authority.envelope import DEFAULT_LIFE
         from remit.contracts.plans.envelope import Approvals as Allowances
+        from remit.execution.refusals import about_plan_text
         from remit.identity.own_requests import require_own_plans_allowed
 
         require_own_plans_allowed(self.config)
@@ -387,9 +392,10 @@ class Workspace(WorkspaceServices):
             content=tuple(content),
             irreversible=tuple(irreversible),
         )
-        return self.plans.approve(
-            plan, approvals, life or DEFAULT_LIFE, actor, even_if_it_fails=even_if_it_fails, as_seen=as_seen
-        )
+        with self.refusals.recording("approve", actor or account_name, about_plan_text(plan)):
+            return self.plans.approve(
+                plan, approvals, life or DEFAULT_LIFE, actor, even_if_it_fails=even_if_it_fails, as_seen=as_seen
+            )
 
     def apply(  # noqa: PLR0913 - one callback for each event
         self,
@@ -443,7 +449,10 @@ class Workspace(WorkspaceServices):
             RefusedError: There is no such envelope.
             EnvironmentFailureError: The plan did not end in time, or the store failed.
         """
-        return self.plans.cancel(envelope_id, actor)
+        from remit.execution.refusals import about_name
+
+        with self.refusals.recording("cancel", actor or account_name, about_name(envelope_id)):
+            return self.plans.cancel(envelope_id, actor)
 
     def rollback(  # noqa: PLR0913 - as above
         self,
@@ -478,8 +487,11 @@ class Workspace(WorkspaceServices):
             RefusedError: There is no such run, or it cannot be verified.
             EnvironmentFailureError: Neither success nor failure could be recorded.
         """
+        from remit.execution.refusals import about_name
+
         hooks = PlanHooks(on_refusal=on_refusal, on_stored=on_stored, on_settled=on_settled, actor=actor)
-        return self.plans.rollback(report, checkpoints=checkpoints, force=force, drift=drift, hooks=hooks)
+        with self.refusals.recording("rollback", actor or account_name, about_name(report)):
+            return self.plans.rollback(report, checkpoints=checkpoints, force=force, drift=drift, hooks=hooks)
 
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
         """Delete the backups of rolled-back plans and those past their retention, and report folders of unstarted runs.

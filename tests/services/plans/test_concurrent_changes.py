@@ -119,7 +119,7 @@ def test_a_person_who_lost_their_session_or_role_can_do_nothing_more(office: Pro
     for verb, ask in verbs.items():
         assert refusal_of(ask, who).reason is Reason.REVOKED, verb
     new = office.project.kinds()[len(before) :]
-    assert set(new) <= {"plan.refused", "rollback.refused"}, new
+    assert set(new) <= {"plan.refused", "rollback.refused", "request.refused"}, new
     assert f"link:victim-of-{name}" in [each.id for each in people.listed()]
     for verb, ask in verbs.items():  # and with somebody who counts they do what they say
         if verb != "void":
@@ -159,7 +159,7 @@ def test_an_agent_whose_token_is_no_longer_valid_can_do_nothing_more(office: Pro
     for verb, ask in verbs.items():
         problem = refusal_of(ask, late)
         assert (problem.reason, problem.where.partition(",")[0]) == (why, "token"), verb
-    assert set(office.project.kinds()[len(before) :]) <= {"plan.refused", "rollback.refused"}
+    assert set(office.project.kinds()[len(before) :]) <= {"plan.refused", "rollback.refused", "request.refused"}
     office.agent = office.issue_token("bot")
     for ask in verbs.values():  # and with a token that counts they do what they say
         ask(office.agent)

@@ -157,7 +157,8 @@ def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_
     assert refusal_of(office.plans.compute_preview, office.agent, name).reason is Reason.STATE_MISSING, (
         "another's proposal"
     )
-    assert [kind for kind, _ in office.read_entries(name)] == ["proposal.made"], "what was refused left no trace"
+    kinds = [kind for kind, _ in office.read_entries(name)]
+    assert kinds == ["proposal.made", *["request.refused"] * 5], "what was refused left only its refusal"
     shown = office.plans.compute_preview(OPERATOR, name)
     assert shown == office.plans.read_preview(VIEWER, name)
     assert office.approve(name).state == "APPROVED"

@@ -32,13 +32,15 @@ from remit.cli.approvals.render import render_approval, render_request, render_s
 from remit.cli.approvals.requests import approve_request
 from remit.cli.approvals.watch import ApprovalPrompt, render_decided, require_terminal, watch
 from remit.cli.common.completion import complete_question
-from remit.cli.common.identity import as_admin
+from remit.cli.common.errors import about_plan
+from remit.cli.common.identity import as_admin, recording_refusals
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.allow_options import Allowance, allow_options
 from remit.cli.plans.preview_digest import named_preview, unseen_lines_option
 from remit.cli.plans.render import DIFF_LINES
 from remit.contracts.browser.browser import Approval
 from remit.core.text import counted
+from remit.execution.refusals import about_name
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person, person_at_terminal
 from remit.services.goals.approvals import decide_goal, list_waiting_goals, require_waiting
@@ -162,9 +164,13 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
     preview was computed. It runs the SQL and the pipelines of the plan to find out what they would do, and discards
     their changes. The ledger records it with your name.
     """
-    with Workspace.open(directory) as workspace:
+    with (
+        Workspace.open(directory) as workspace,
+        recording_refusals(workspace, "compute", about_name(approval_id)),
+    ):
         who = person_at_terminal(workspace.environ, name)
-        plan = workspace.proposals.find_by_name(approval_id).proposal_id
+        with about_plan():
+            plan = workspace.proposals.find_by_name(approval_id).proposal_id
         compute_plan(workspace, plan, who, directory, full=full, as_json=as_json)
 
 
@@ -202,7 +208,10 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     --proposal` applies it. If the preview left out lines, confirm that in the terminal or with --unseen-lines, or give
     --full if you read all lines.
     """
-    with Workspace.open(directory) as workspace:
+    with (
+        Workspace.open(directory) as workspace,
+        recording_refusals(workspace, "approve", about_name(approval_id)),
+    ):
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)
         if tenant is None and (plan := find_proposal_id(workspace, approval_id)) is not None:
@@ -234,7 +243,10 @@ def deny(
 
     ID may be the beginning of an id, if no other pending request has it.
     """
-    with Workspace.open(directory) as workspace:
+    with (
+        Workspace.open(directory) as workspace,
+        recording_refusals(workspace, "deny", about_name(approval_id)),
+    ):
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)
         if tenant is None and (plan := find_proposal_id(workspace, approval_id)) is not None:

@@ -16,6 +16,7 @@ from remit.cli.common.options import show_json
 from remit.cli.common.running_command import running_command
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import setting_problem
+from remit.core.ids import system_clock
 from remit.masking import mask_text
 
 PLAN_COMMANDS: Final = frozenset(
@@ -33,6 +34,7 @@ class OperationRefusedError(RefusedError):
 
     def __init__(self, problem: RefusedError, errors: Sequence[Any], recovered: Sequence[Any] = ()) -> None:
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+        self.is_recorded = problem.is_recorded
         documents = {"errors": list(errors), "settled": list(recovered)}
         self.documents = {name: each for name, each in documents.items() if each}
 
@@ -58,6 +60,8 @@ def report(problem: Exception, *, as_json: bool, arguments: Sequence[str] = ()) 
     code = _find_code(error) if is_about_plan and not isinstance(problem, click.ClickException) else {}
     if as_json:
         documents = error.documents if isinstance(error, OperationRefusedError) else {}
+        if code and isinstance(error, RefusedError) and "errors" not in documents:
+            documents = {"errors": _error_responses(error), **documents}
         show_json({"error": {**error.as_json(), "next_step": error.advice, **code}, **documents}, indent=None)
     else:
         outcome = "refused" if isinstance(error, (RefusedError, UsageError)) else "failed"
@@ -76,6 +80,12 @@ def _find_code(problem: RemitError) -> dict[str, Any]:
     # The command has usually loaded this module already.
     found = importlib.import_module("remit.contracts.plans.error_codes").plan_error(problem.reason)
     return {"code": found.code, "type": found.kind}
+
+
+def _error_responses(problem: RefusedError) -> list[Any]:
+    """Return the refusal in the error format of plans, as `errors` of a refused operation has it."""
+    report_of = importlib.import_module("remit.plans.reports.execution_report")
+    return [report_of.refusal_of(problem, problem.where or "plan", system_clock).tree()]
 
 
 def require_valid_fault(setting: str) -> None:

@@ -1,19 +1,21 @@
 """The caller at the command line: an agent with its capability token, or the person at the terminal."""
 
 import os
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from remit.core.errors import Reason, RefusedError
+from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
-from remit.identity.person import AGENT_VARIABLES, Person, person_at_terminal
+from remit.identity.person import AGENT_VARIABLES, Person, account_name, person_at_terminal
 from remit.ledger.clock import require_valid_when_signed
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
+    from remit.execution.refusals import FindSubject, PlanRequest
     from remit.identity.callers import AgentCaller, Caller, PersonCaller
 
 TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
@@ -67,6 +69,21 @@ def resolve_actor(workspace: Workspace, token: str | None = None) -> str | None:
         is_agent = any(workspace.environ.get(variable) for variable in AGENT_VARIABLES)
         return None if is_agent else person_at_terminal(workspace.environ).id
     return authenticate_agent(workspace, token).actor
+
+
+def name_caller(workspace: Workspace, token: str | None = None) -> str:
+    """Return the name of the caller for the record of a refusal. It needs no right, and no valid token."""
+    try:
+        return resolve_actor(workspace, token) or account_name()
+    except RemitError:
+        return account_name()
+
+
+def recording_refusals(
+    workspace: Workspace, operation: "PlanRequest", about: "FindSubject", token: str | None = None
+) -> AbstractContextManager[None]:
+    """Record a refusal of this command, with the caller at the terminal or the agent of the token."""
+    return workspace.refusals.recording(operation, lambda: name_caller(workspace, token), about)
 
 
 def authenticate_agent(workspace: Workspace, token: str | None) -> "AgentCaller":

@@ -118,14 +118,29 @@ class _PermissionCheck:
 
     def __call__(self, *arguments: Any, **parameters: Any) -> Any:
         permission = COMMAND_PERMISSIONS.get(self._path, PERSON)
+        child = click.get_current_context().invoked_subcommand
+        if child is not None and f"{self._path} {child}" in COMMAND_PERMISSIONS:
+            permission = ANYONE  # the command of the group is checked itself, and knows what was asked for
         if permission not in {ANYONE, CHECKED_BY_COMMAND}:
             _require(permission, self._path, parameters)
         return self._callback(*arguments, **parameters)
 
 
 def _require(permission: str, path: str, parameters: dict[str, Any]) -> None:
+    from remit.core.errors import RefusedError  # noqa: PLC0415 - `remit --help` must stay quick
+
+    try:
+        _require_permission(permission, path, parameters)
+    except RefusedError as problem:
+        from remit.cli.plans.recorded_gate import record_refused_command  # noqa: PLC0415 - only for a refusal
+
+        record_refused_command(path, parameters, problem)
+        raise
+
+
+def _require_permission(permission: str, path: str, parameters: dict[str, Any]) -> None:
     from remit.core.errors import RefusedError  # noqa: PLC0415 - as above
-    from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - `remit --help` must stay quick
+    from remit.identity.person import AGENT_VARIABLES, person_at_terminal  # noqa: PLC0415 - as above
 
     if not any(os.environ.get(variable) for variable in AGENT_VARIABLES):
         return

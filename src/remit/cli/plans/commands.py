@@ -13,7 +13,7 @@ import click
 
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import require_clock, resolve_actor, token_option
+from remit.cli.common.identity import recording_refusals, require_clock, resolve_actor, token_option
 from remit.cli.common.main_wrapper import STARTED
 from remit.cli.common.options import json_option, open_output, output_option, show_json, workspace_option
 from remit.cli.common.progress import showing_progress
@@ -47,6 +47,7 @@ from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, RefusedError
+from remit.execution.refusals import about_name, about_plan_text
 from remit.identity.own_requests import require_own_plans_allowed
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.parsing import read_bounded
@@ -131,8 +132,11 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
         raise click.UsageError("--token needs --proposal. For a PLAN, set the variable REMIT_TOKEN.")
     raw = _read(plan, Plan)
     if any(os.environ.get(variable) for variable in AGENT_VARIABLES):
-        require_no_digest(digest_file)
-        with Workspace.open(directory) as workspace:
+        with (
+            Workspace.open(directory) as workspace,
+            recording_refusals(workspace, "preview", about_plan_text(raw)),
+        ):
+            require_no_digest(digest_file)
             shown = preview_for_agent(workspace, raw)
         show_json(shown.tree()) if as_json else _print_lines(render_for_agent(shown))
         return
@@ -211,7 +215,10 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     raw = _read(plan, Plan)
     # The output is opened first. An approval that is signed and recorded but cannot be written would be lost.
     with open_output(output, reserved=(plan.name,)) as out:
-        with Workspace.open(directory) as workspace:
+        with (
+            Workspace.open(directory) as workspace,
+            recording_refusals(workspace, "approve", about_plan_text(raw)),
+        ):
             require_own_plans_allowed(workspace.config)
             require_clock(workspace, timedelta(minutes=minutes))
             document = preview_for_person(workspace, raw, quiet=as_json)
@@ -273,7 +280,8 @@ def apply(
         if proposal is not None:
             from remit.cli.plans.propose import read_proposal_envelope  # noqa: PLC0415 - loads the services, only for this
 
-            raw = read_proposal_envelope(workspace, proposal, token)
+            with recording_refusals(workspace, "apply", about_name(proposal), token):
+                raw = read_proposal_envelope(workspace, proposal, token)
         to_agent = token is not None or is_agent(workspace)
         result = apply_envelope(workspace, raw, quiet=as_json or to_agent, actor=resolve_actor(workspace, token))
     if proposal is not None and result.refusal is not None:
@@ -309,7 +317,8 @@ def run(
     """
     raw = _read(plan, Plan)
     screen = None if yes or is_stdin(plan) else find_screen(as_json=as_json)
-    with Workspace.open(directory) as workspace:
+    with Workspace.open(directory) as workspace, ExitStack() as asking:
+        asking.enter_context(recording_refusals(workspace, "run", about_plan_text(raw)))
         require_own_plans_allowed(workspace.config)
         require_clock(workspace, DEFAULT_LIFE)
         document = preview_for_person(workspace, raw, quiet=as_json)
@@ -327,6 +336,7 @@ def run(
             ctx.exit(2)
         answered = STARTED if yes else time.monotonic()  # without the time that the person took to answer
         envelope = approve_as_shown(workspace, raw, document, allowed)
+        asking.close()  # the engine records its refusals itself
         result = apply_envelope(workspace, envelope, quiet=as_json, actor=resolve_actor(workspace))
     waited = time.monotonic() - answered
     ctx.exit(print_result(result, as_json=as_json, diffs=False, retry_command=repeat_command(), waited=waited))
@@ -391,7 +401,7 @@ def print_result(
         _show_outcome(outcome, result)
     else:
         if stored:
-            click.echo("Already applied; nothing was changed. The stored outcome:", err=True)
+            click.echo(_describe_stored(outcome), err=True)
         if result.later_rollback is not None:
             click.echo(_render_later_rollback(result.later_rollback), err=True)
         is_in_force = result.later_rollback is None or not result.later_rollback.whole
@@ -400,6 +410,11 @@ def print_result(
             render_outcome(outcome, diffs=diffs, is_last=not stored, is_in_force=is_in_force, waited=shown_wait)
         )
     return 0 if outcome.status.status == "SUCCESS" else 1
+
+
+def _describe_stored(outcome: PlanOutcome) -> str:
+    ran = "Already applied" if outcome.status.status in {"SUCCESS", "PARTIAL"} else "This plan has run before"
+    return f"{ran}; nothing was changed. The stored outcome:"
 
 
 def _show_outcome(outcome: PlanOutcome, result: ApplyResult) -> None:

@@ -7,12 +7,13 @@ from typing import IO, Final
 import click
 
 from remit.cli.common.bidi import display_name
-from remit.cli.common.identity import resolve_caller, token_option
+from remit.cli.common.identity import recording_refusals, resolve_caller, token_option
 from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.cli.common.suggest import LocationOptions, joined
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.plans import ProposalView
 from remit.core.errors import Reason
+from remit.execution.refusals import about_plan_text
 from remit.identity.callers import PersonCaller
 from remit.parsing import read_bounded
 from remit.services.base.permissions import Right, require
@@ -53,7 +54,8 @@ def propose(
     Plan.parse(raw, source=plan.name)
     with Workspace.open(directory) as workspace:
         service = PlanService(workspace, console_url=lambda: find_console_url(workspace))
-        made = service.propose(resolve_caller(workspace, token), raw, note=note, key=key)
+        with recording_refusals(workspace, "propose", about_plan_text(raw), token):
+            made = service.propose(resolve_caller(workspace, token), raw, note=note, key=key)
         _print_proposal(made, as_json=as_json)
         sys.stdout.flush()  # the agent gets its answer first, so that it cannot measure the preview
         try:

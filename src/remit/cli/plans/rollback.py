@@ -1,6 +1,7 @@
 """`remit rollback`, `remit cancel` and `remit prune`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ import click
 
 from remit.cli.common.bidi import display_name
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import find_agent, resolve_actor
+from remit.cli.common.identity import find_agent, recording_refusals, resolve_actor
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.plans.recovered import RecoveryReports
@@ -19,6 +20,7 @@ from remit.cli.plans.runs import complete_envelope, complete_run, find_run
 from remit.cli.plans.text import render_size, row
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
+from remit.execution.refusals import about_name
 from remit.plans.storage.drift import changed_nothing
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
 from remit.services.base.run_list import list_runs, resolve_run_id, shorten_run_id
@@ -71,12 +73,14 @@ def rollback(
     stored: list[bool] = []
     refusals: list[RefusedError] = []
     recovered = RecoveryReports(quiet=as_json)
-    with Workspace.open(directory) as workspace:
-        agent = find_agent(workspace)
+    with Workspace.open(directory) as workspace, ExitStack() as ordering:
+        with recording_refusals(workspace, "rollback", about_name(report)):
+            agent = find_agent(workspace)
         if agent is not None:
             with interrupting():
                 answer = _plans(workspace).undo(agent, report, force=force, checkpoints=checkpoints)
             ctx.exit(print_agent_undo(answer, as_json=as_json))
+        ordering.enter_context(recording_refusals(workspace, "rollback", about_name(report)))
         name = find_run(workspace, report)
         drift = detect_drift(workspace, name, checkpoints)
         if drift.is_empty and name != "last":
@@ -180,7 +184,9 @@ def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftRep
     run = find_later_run(workspace, drift) if problem.reason is Reason.DRIFTED else None
     if run is None:
         return problem
-    return RefusedError(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
+    advised = RefusedError(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
+    advised.is_recorded = problem.is_recorded
+    return advised
 
 
 @click.command()
@@ -197,7 +203,10 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     The exit code is 0 if the plan was cancelled, 1 if it was too late (the output shows the outcome), and 2 if there is
     no such envelope.
     """
-    with Workspace.open(directory) as workspace:
+    with (
+        Workspace.open(directory) as workspace,
+        recording_refusals(workspace, "cancel", about_name(envelope_id)),
+    ):
         agent = find_agent(workspace)
         if agent is not None:
             view = _plans(workspace).cancel(agent, envelope_id)

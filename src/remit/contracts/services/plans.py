@@ -55,6 +55,12 @@ Note = Annotated[str, Field(max_length=MAX_NOTE)]
 IdempotencyKey = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
+class PlanErrorTold(ErrorTold):
+    """The reason why a request about plans was refused, also in the error format of plans."""
+
+    errors: tuple[ErrorResponse, ...] = ()
+
+
 class UndoTold(Contract):
     """Whether a run can be rolled back, and until when."""
 

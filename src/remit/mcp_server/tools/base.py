@@ -16,10 +16,12 @@ from pydantic import PrivateAttr
 
 from remit.contracts.base import Contract
 from remit.contracts.services.common import ErrorTold, describe_error
+from remit.contracts.services.plans import PlanErrorTold
 from remit.core.errors import Reason, RemitError
 from remit.mcp_server.context import ServerContext, ToolCall
 from remit.mcp_server.schemas import input_schema, output_schema
 from remit.observability.request_context import bind_request
+from remit.services.plans.error_responses import describe_plan_error
 
 _LOGGER: Final = logging.getLogger("remit.mcp_server.tool")
 
@@ -57,6 +59,12 @@ class ToolSpec:
     answer: type[Contract]
     hints: ToolAnnotations
     handler: Callable[[ToolCall[Any]], Awaitable[ToolAnswer | InputRequiredResult]]
+    is_about_plans: bool = False
+    """Whether a refusal is also given in the error format of plans."""
+
+    @property
+    def error(self) -> type[ErrorTold]:
+        return PlanErrorTold if self.is_about_plans else ErrorTold
 
     def build(self, server_context: ServerContext) -> "ClosedTool":
         tool = ClosedTool(
@@ -65,7 +73,7 @@ class ToolSpec:
             title=self.title,
             description=self.description,
             parameters=input_schema(self.arguments),
-            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=output_schema(self.answer)),
+            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=output_schema(self.answer, self.error)),
             is_async=True,
             annotations=self.hints,
         )
@@ -95,7 +103,8 @@ class ClosedTool(Tool):
             with bind_request(getattr(context.request_context.request, "state", None)):
                 answer = await self._spec.handler(ToolCall(self._server_context, parsed, context))
         except RemitError as problem:
-            return refusal(_advise_client(describe_error(problem)))
+            told = describe_plan_error(problem) if self._spec.is_about_plans else describe_error(problem)
+            return refusal(_advise_client(told))
         except MCPError:
             raise
         except Exception:

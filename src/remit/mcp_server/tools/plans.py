@@ -128,6 +128,7 @@ TOOLS: Final = (
         AgentPlanPreview,
         READS,
         _preview,
+        is_about_plans=True,
     ),
     ToolSpec(
         "propose_plan",
@@ -140,6 +141,7 @@ TOOLS: Final = (
         ProposalView,
         writes(destructive=False, idempotent=False),
         _propose,
+        is_about_plans=True,
     ),
     ToolSpec(
         "plan_status",
@@ -151,6 +153,7 @@ TOOLS: Final = (
         ProposalView,
         READS,
         _status,
+        is_about_plans=True,
     ),
     ToolSpec(
         "read_plan_preview",
@@ -176,6 +179,7 @@ TOOLS: Final = (
         ProposalView,
         writes(destructive=True, idempotent=True),
         _apply,
+        is_about_plans=True,
     ),
     ToolSpec(
         "undo_plan",
@@ -188,6 +192,7 @@ TOOLS: Final = (
         AgentUndoAnswer,
         writes(destructive=True, idempotent=True),
         _undo,
+        is_about_plans=True,
     ),
     ToolSpec(
         "cancel_plan",
@@ -199,5 +204,6 @@ TOOLS: Final = (
         ProposalView,
         writes(destructive=True, idempotent=True),
         _cancel,
+        is_about_plans=True,
     ),
 )

@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 
 from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.statuses import sign_rollback_outcome
+from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.plans.outcome import Kept, RollbackOutcome
 from remit.contracts.plans.rollback import RollbackManifest, RollbackOrder
-from remit.core.errors import EnvironmentFailureError, Reason, RemitError, UsageError, as_remit_error
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError, as_remit_error
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring, Signer
@@ -86,6 +87,7 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
     environment: PlanEnvironment
     target: Callable[[str], RollbackTarget]
     name: str = field(default="rollback", init=False)
+    counts_refusals_as: str = field(default="rollback", init=False)
     try_again: str = field(default="If it is still wanted, ask for it again: remit rollback", init=False)
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
 
@@ -104,6 +106,11 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             request_digest=request.digest,
             task_id=order.envelope_id,
         )
+
+    def describe_refusal(self, request: RollbackRequest, problem: RefusedError) -> Mapping[str, Any]:
+        named = plan_error(problem.reason)
+        order = {"envelope_id": request.order.envelope_id}
+        return {"operation": self.counts_refusals_as, "code": named.code, "type": named.kind, **order}
 
     def verify_authority(self, request: RollbackRequest, now: datetime) -> AllowedRollback:
         return verify_rollback(request.order, self.keyring(), now)

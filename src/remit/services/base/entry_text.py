@@ -274,16 +274,31 @@ def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
             return "a signed order to roll the plan back"
         case "envelope.cancelled":
             return "the envelope is void; a plan that runs with it is undone"
+        case "plan.pruned":
+            return _join(payload.get("folder"), "backups removed")
+        case _:
+            return _preview_meaning(kind, payload)
+
+
+def _preview_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """Summarise an entry about a preview, or about a refusal. Both are counted beyond a rate."""
+    match kind:
+        case "plan.previewed":
+            return _join(payload.get("plan_id"), "preview computed")
         case "plan.preview_read":
             count = len(payload["paths"]) if isinstance(payload.get("paths"), list) else 0
             files = f"of {counted(count, 'file')}" if count else ""
             return _join(payload.get("plan_id"), _join(payload.get("shown"), files, by=" "))
-        case "plan.preview_read.counted":
-            return f"{payload.get('count')} more previews of one agent were read"
-        case "plan.pruned":
-            return _join(payload.get("folder"), "backups removed")
+        case "request.refused":
+            return f"{payload.get('operation')}: {payload.get('reason')}: {payload.get('what')}"
         case _:
-            return ""
+            return _counted_meaning(payload) if kind.endswith(".counted") else ""
+
+
+def _counted_meaning(payload: dict[str, Any]) -> str:
+    reasons = payload.get("reasons")
+    each = ", ".join(f"{name} {count}" for name, count in reasons.items()) if isinstance(reasons, dict) else ""
+    return _join(f"{payload.get('operation')}: {payload.get('count')} counted since {payload.get('from')}", each)
 
 
 def _until(payload: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from remit.contracts.services.common import (
 )
 from remit.contracts.services.plans import ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError
+from remit.execution.refusals import Request
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.status import WaitingGoal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
@@ -37,6 +38,7 @@ from remit.services.goals.approvals import (
     require_waiting,
 )
 from remit.services.goals.service import GoalRequestService
+from remit.services.plans.recording import about_proposal
 from remit.services.plans.service import PlanService
 
 MAX_RECENT: Final = 100
@@ -107,6 +109,14 @@ class Inbox:
         self, caller: Caller, kind: QuestionKind, name: str, decision: Decision, *, tenant: str | None = None
     ) -> Question:
         """Pass a person's decision on to the service of the request. For a plan, that is `plans.decide`."""
+        workspace = self._context.workspace
+        operation: Request = "confirm" if kind == "confirmation" else "approve" if decision.approved else "deny"
+        with workspace.refusals.recording(operation, caller.id, about_proposal(workspace, name)):
+            return self._decide(caller, kind, name, decision, tenant)
+
+    def _decide(
+        self, caller: Caller, kind: QuestionKind, name: str, decision: Decision, tenant: str | None
+    ) -> Question:
         who = _require_person(caller, Right.CONFIRM if kind == "confirmation" else Right.DECIDE)
         if kind == "confirmation":
             return self._confirm(who, name, decision, tenant)

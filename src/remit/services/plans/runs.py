@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import overload
 
 from remit.contracts.plans.agent_views import AgentRunDocuments, AgentUndoAnswer, AgentUndoLook
@@ -10,6 +11,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.services.common import describe_error
 from remit.contracts.services.plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
+from remit.execution.refusals import PlanRequest, about_name, already_recorded
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.person import agent_cannot_decide
 from remit.plans.proposals.errors import not_found_error
@@ -25,6 +27,7 @@ from remit.services.base.run_list import (
 )
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_preview
 from remit.services.plans.next_steps import advise_after_undo
+from remit.services.plans.recording import about_proposal, records_refusals
 from remit.services.plans.views import Views, decode_cursor, encode_cursor, view_undo
 from remit.store.claims import ClaimCompleted
 from remit.store.proposals import ProposalRow
@@ -122,6 +125,7 @@ class PlanRuns:
         drift_digest: str | None = None,
         checkpoints: Collection[str] = (),
     ) -> UndoAnswer | AgentUndoAnswer: ...
+    @records_refusals("rollback")
     def undo(
         self,
         caller: Caller,
@@ -153,7 +157,10 @@ class PlanRuns:
             _require_ids(checkpoints)
             answer = self._undo(caller, name, force=force, drift_digest=None, checkpoints=checkpoints)
         except RemitError as problem:
-            raise agent_undo_error(problem, envelope_id, self._views.link_of_run(envelope_id)) from None
+            shown = agent_undo_error(problem, envelope_id, self._views.link_of_run(envelope_id))
+            if isinstance(problem, RefusedError):  # recorded in the words for people
+                self._record_refusal(caller, envelope_id, problem)
+            raise already_recorded(shown) from None
         return agent_undo(answer, self._views.link_of_run(envelope_id))
 
     def _undo(
@@ -170,6 +177,7 @@ class PlanRuns:
             problem = (
                 drift_changed_error(envelope_id, what) if drift_digest is None else drift_changed_error(envelope_id)
             )
+            self._record_refusal(caller, envelope_id, problem)
             return self._drift_answer(envelope_id, drift, problem)
         stored: list[bool] = []
         refusals: list[RefusedError] = []
@@ -202,7 +210,16 @@ class PlanRuns:
             raise _not_applied_error(name)
         return self._find_envelope_id(caller, name)
 
+    def recording_decision(self, caller: Caller, name: str, *, approved: bool) -> AbstractContextManager[None]:
+        """Record a refusal of a decision by an interface that has checks of its own before it calls `decide`."""
+        operation: PlanRequest = "approve" if approved else "deny"
+        return self._workspace.refusals.recording(operation, caller.id, about_proposal(self._workspace, name))
+
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _record_refusal(self, caller: Caller, envelope_id: str, problem: RefusedError) -> None:
+        """Record a refusal that the caller gets as an answer, or in other words."""
+        self._workspace.refusals.record("rollback", caller.id, about_name(envelope_id), problem)
 
     def _require_row(self, caller: Caller, proposal_id: str) -> ProposalRow:
         """Return the row of a proposal. To an agent, the proposals of other callers do not exist."""
@@ -243,7 +260,7 @@ class PlanRuns:
         """Return an answer that names the drifted files. Raises the refusal if it has another reason than drift."""
         advised = advise_after_undo(problem, caller, self._views.link_of_run(envelope_id))
         if problem.reason is not Reason.DRIFTED:
-            raise advised
+            raise already_recorded(advised)
         drift = detect_drift(self._workspace, envelope_id, checkpoints)
         return self._drift_answer(envelope_id, drift, advised, outcome.errors)
 

@@ -21,6 +21,7 @@ from remit.contracts.plans.proposal import StoredProposalState
 from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPreview, ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError, RemitError, mask_for_review
 from remit.core.faultpoints import reach
+from remit.execution.refusals import already_recorded
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.own_requests import require_other_person
 from remit.identity.person import Person, agent_cannot_decide
@@ -55,6 +56,7 @@ from remit.services.plans.read_grants import (
     read_document,
     subjects_of,
 )
+from remit.services.plans.recording import records_refusals, records_refusals_of_plan
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
     APPROVED_STATES,
@@ -107,6 +109,7 @@ class PlanService(PlanRuns):
     def preview(self, caller: PersonCaller, plan: bytes) -> PlanPreviewDocument: ...
     @overload
     def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview: ...
+    @records_refusals_of_plan("preview")
     def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview:
         """Compute what a plan would do to the files as they are now. Nothing is stored.
 
@@ -124,6 +127,7 @@ class PlanService(PlanRuns):
         self._reads.record(agent, parsed)
         return agent_document(parsed, self._workspace.config)
 
+    @records_refusals_of_plan("propose")
     def propose(self, caller: Caller, plan: bytes, *, note: str | None = None, key: str | None = None) -> ProposalView:
         """Store a plan for a person to decide. The same plan with the same `key` returns the same proposal.
 
@@ -220,6 +224,7 @@ class PlanService(PlanRuns):
     def close(self) -> None:
         self._previews.close()
 
+    @records_refusals("compute")
     def compute_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview:
         """Compute the preview of a proposed plan again, and store it. The ledger records the caller.
 
@@ -328,6 +333,7 @@ class PlanService(PlanRuns):
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
+    @records_refusals(lambda given: "approve" if given.get("approved") else "deny")
     def decide(
         self,
         caller: Caller,
@@ -411,6 +417,7 @@ class PlanService(PlanRuns):
             ),
         )
 
+    @records_refusals("cancel")
     def cancel(self, caller: Caller, proposal_id: str, *, reason: str | None = None) -> ProposalView:
         """Withdraw a pending plan, make an unused approval void, or stop a running plan, which undoes its changes.
 
@@ -443,6 +450,7 @@ class PlanService(PlanRuns):
 
     # --- applying -----------------------------------------------------------------------------------------------------
 
+    @records_refusals("apply")
     def apply(self, caller: Caller, proposal_id: str, wait: float = 0) -> ProposalView:
         """Apply an approved plan, once, for its proposer or an operator. Returns after `wait` seconds at most.
 
@@ -468,6 +476,7 @@ class PlanService(PlanRuns):
             raise refused
         return self._view(caller, self._require_row(caller, proposal_id))
 
+    @records_refusals("apply")
     def read_envelope(self, caller: Caller, proposal_id: str) -> bytes:
         """Return the signed envelope to a person who applies it without this service, such as by a command.
 
@@ -578,16 +587,16 @@ def _approved_digest(envelope: bytes) -> str:
 def _refusal_for(caller: Caller, job: Job[Ended]) -> RemitError | None:
     """Return why an ended job changed nothing, in the words for this caller. None if it changed something, or may have.
 
-    Raises the error of a job that failed.
+    The engine has recorded this refusal, in words for people. Raises the error of a job that failed.
     """
     if not isinstance(caller, AgentCaller):
         refused = find_refusal(job)
-        return None if refused is None else advise_after_apply(refused)
+        return None if refused is None else already_recorded(advise_after_apply(refused))
     try:
         refused = find_refusal(job)
     except RemitError as problem:
         raise agent_error(problem) from None
-    return None if refused is None else agent_error(advise_after_apply(refused))
+    return None if refused is None else already_recorded(agent_error(advise_after_apply(refused)))
 
 
 def _ignore(_: object) -> None:

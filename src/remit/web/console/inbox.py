@@ -236,17 +236,18 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
     }
     decision = Decision.from_tree(tree, source="form")
     if kind == "plan":
-        if approved:
-            _require_unseen_acknowledged(request, viewer, form)
-        named = _allowed(request, viewer, form) if approved else dict.fromkeys(ALLOWANCES, ())
-        services.plans.decide(
-            viewer.caller,
-            name,
-            approved=approved,
-            preview_digest=decision.shown_digest,
-            allow=Approvals.from_tree(named, source="form"),
-            reason=decision.reason,
-        )
+        with services.plans.recording_decision(viewer.caller, name, approved=approved):
+            if approved:
+                _require_unseen_acknowledged(request, viewer, form)
+            named = _allowed(request, viewer, form) if approved else dict.fromkeys(ALLOWANCES, ())
+            services.plans.decide(
+                viewer.caller,
+                name,
+                approved=approved,
+                preview_digest=decision.shown_digest,
+                allow=Approvals.from_tree(named, source="form"),
+                reason=decision.reason,
+            )
     else:
         services.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
     return "approved" if approved else "denied"

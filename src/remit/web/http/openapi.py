@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from remit import __version__
 from remit.contracts.base import Contract, JsonObject, ShortText, Text
+from remit.contracts.plans.error_response import ErrorResponse
 from remit.services.base.permissions import RULES, Right
 from remit.web.http.problems import MEDIA_TYPE
 from remit.web.http.request import JSON, needs_body
@@ -52,6 +53,9 @@ class Problem(Contract):
     where: Text
     next_step: Text
     answer: JsonObject | None = Field(default=None, description="The result of the operation, if the engine has one.")
+    errors: tuple[ErrorResponse, ...] = Field(
+        default=(), description="The error format of plans, for a refused request about plans."
+    )
 
 
 _ALWAYS: Final = {

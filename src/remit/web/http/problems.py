@@ -21,7 +21,9 @@ from starlette.responses import Response
 from remit.contracts.base import Contract
 from remit.contracts.services.common import ErrorTold
 from remit.core.errors import MEANING, EnvironmentFailureError, Reason, RefusedError, RemitError, as_remit_error
+from remit.services.plans.error_responses import error_responses
 
+_ABOUT_PLANS: Final = ("/v1/plans", "/v1/runs", "/v1/inbox/plan")
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER: Final = "1"
 """Seconds, unless the answer sets another value."""
@@ -199,7 +201,7 @@ def _find_error_page(request: Request) -> ErrorPage | None:
 def refused_response(request: Request, problem: ErrorTold, found: Contract) -> Response:
     """Return the response for a refusal of the engine, with its whole answer. A refusal is signed too."""
     error = RefusedError(Reason(problem.code), problem.what, where=problem.where, next_step=problem.next_step)
-    return respond(request, error, answer=found.tree())
+    return respond(request, error, answer=found.tree(), **_plan_errors(request, error))
 
 
 def build_http_error(status: int, where: str = "") -> RemitError:
@@ -230,7 +232,16 @@ def handle_errors(app: Starlette) -> None:
 
 
 async def _answer_remit_error(request: Request, error: Exception) -> Response:
-    return respond(request, as_remit_error(error))
+    problem = as_remit_error(error)
+    return respond(request, problem, **_plan_errors(request, problem))
+
+
+def _plan_errors(request: Request, problem: RemitError) -> dict[str, Any]:
+    """Return the member `errors` of a refused request about plans: the errors in the format of plans."""
+    if not request.url.path.startswith(_ABOUT_PLANS):
+        return {}
+    found = [each.tree() for each in error_responses(problem)]
+    return {"errors": found} if found else {}
 
 
 async def _answer_response_error(request: Request, problem: Exception) -> Response:

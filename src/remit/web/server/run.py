@@ -20,6 +20,8 @@ from remit.web.config.settings import WebSettings
 from remit.web.server.socket import server_config
 
 STOP_SECONDS: Final = 10
+TICKS_A_MINUTE: Final = 600
+"""uvicorn calls `on_tick` every tenth of a second."""
 GRACE_SECONDS: Final = 2.0
 """The time that waiting requests have for work that may end now. Then they get the current status."""
 
@@ -48,6 +50,11 @@ class HttpServer(uvicorn.Server):
             except Exception as problem:  # noqa: BLE001 - raised after the stop; here uvicorn would log a traceback
                 self.problem = problem
                 self.should_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % TICKS_A_MINUTE == TICKS_A_MINUTE - 1:
+            asyncio.get_running_loop().run_in_executor(None, self._services.state_counted_entries)
+        return await super().on_tick(counter)
 
     def stop(self) -> None:
         """Stop in order. The second call stops at once."""
