@@ -32,7 +32,7 @@ from remit.ledger.bundle import chain_ends, newest_head, verify_bundle, write_bu
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.projections import rebuild as rebuild_projection
-from remit.ledger.search import SearchFilter, correlations_beginning, find_entries
+from remit.ledger.search import SearchFilter, correlations_beginning, count_entries, find_entries
 from remit.parsing import read_bounded
 from remit.services.base.entry_text import read_payload, render_meaning
 from remit.services.base.run_list import MIN_SHORT_LENGTH, resolve_run_id
@@ -40,6 +40,7 @@ from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
 MAX_CORRELATIONS = 4
+MAX_SHOWN = 10_000
 """Correlations that are named if a part of an id is ambiguous."""
 WIDE_TERMINAL = 110
 """Width of a terminal from which most correlations fit without being shortened."""
@@ -129,7 +130,7 @@ def verify(
 @click.option("--task", "task_id", help="Only entries of this task.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(1, MAX_SHOWN),
     default=20,
     show_default=True,
     help="Show this many of the newest entries.",
@@ -153,6 +154,7 @@ def show(
                 for each in correlations
                 for entry in find_entries(connection, tenant_id, SearchFilter(None, each, task_id), None, limit).entries
             ]
+            total = sum(count_entries(connection, tenant_id, each, task_id) for each in correlations)
     entries = sorted(found, key=lambda entry: entry.seq)[-limit:]
     if as_json:
         show_json([_as_document(entry) for entry in entries])
@@ -177,6 +179,13 @@ def show(
     if len(correlations) > 1:
         click.echo(f"The proposal's envelope is {correlations[1]}. The entries of its run are shown too.")
     click.echo("`--json` shows the complete entries.")
+    if (older := total - len(entries)) > 0:
+        verb = "is" if older == 1 else "are"
+        click.echo(
+            f"{counted(older, 'older entry', 'older entries')} {verb} not shown. To show more: --limit"
+            f" {min(total, MAX_SHOWN)}",
+            err=True,
+        )
 
 
 def _find_correlations(workspace: Workspace, tenant_id: str, given: str) -> list[str]:
