@@ -41,6 +41,19 @@ def test_a_proposal_is_followed_to_the_run_of_its_envelope(remit: Remit, tmp_pat
     assert f"The proposal's envelope is {envelope}" in remit("ledger", "show", "--correlation", proposal).out
 
 
+def test_the_table_says_how_many_older_entries_it_leaves_out(remit: Remit, tmp_path: Path) -> None:
+    proposal, _ = _apply_a_proposal(remit, tmp_path)
+    total = len(remit("ledger", "show", "--json").document)
+    for options, of_them in (((), total), (("--correlation", proposal), len(_kinds(remit, proposal)))):
+        cut = remit("ledger", "show", *options, "--limit", "2")
+        left = f"{of_them - 2} older entries are not shown. To show more: --limit {of_them}\n"
+        assert (cut.code, cut.err) == (0, left), cut
+        one = remit("ledger", "show", *options, "--limit", str(of_them - 1))
+        assert "1 older entry is not shown." in one.err
+        assert remit("ledger", "show", *options, "--limit", str(of_them)).err == ""
+        assert remit("ledger", "show", *options, "--limit", "2", "--json").err == ""
+
+
 def test_a_unique_part_of_an_id_is_enough(remit: Remit, tmp_path: Path) -> None:
     proposal, envelope = _apply_a_proposal(remit, tmp_path)
     assert _kinds(remit, proposal[:8]) == _kinds(remit, proposal)

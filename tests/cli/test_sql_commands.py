@@ -141,6 +141,31 @@ def test_colours_are_for_a_terminal_that_wants_them(project: Path, tmp_path: Pat
     assert (b"\x1b" in read) is not bool(no_color)
 
 
+@pytest.mark.req("PX-11")
+def test_a_plan_whose_rule_would_not_hold_cannot_be_approved_at_all(remit: Remit, project: Path) -> None:
+    """By default the plan stops at errors. A rule that does not hold undoes the plan with any instructions."""
+    rule = {"type": "sql_expect", "connection": "shop", "query": "SELECT count(*) FROM orders", "expected": [[99]]}
+    delete = sql("a1", "DELETE FROM orders WHERE id > 2")
+    for instructions in ({}, {"stop_on_error": False}):
+        plan = {"plan_id": "plan-1", "action_plan": [delete], "validation_rules": [rule]}
+        (project / "rule.json").write_text(json.dumps(plan | {"execution_instructions": instructions}))
+        shown = remit("preview", "rule.json")
+        digest = remit("preview", "rule.json", "--json").document["digest"]
+        assert "What the actions would do:" in shown.out
+        assert "other actions" not in shown.out
+        for command in (("approve", "rule.json", "--digest", digest, "--full"), ("run", "rule.json", "--yes")):
+            plain, insisting = remit(*command), remit(*command, "--even-if-it-fails")
+            assert (plain.code, insisting.code) == (2, 2), insisting
+            consequence = "refused: a rule would not hold, so everything would be undone and nothing would stay changed"
+            assert consequence in plain.err
+            assert "--even-if-it-fails" not in plain.err
+            assert "Correct the plan or the rule" in insisting.err
+        proposed = remit("propose", "rule.json")
+        assert (proposed.code, "rule 1 of 1" in proposed.err) == (2, True), proposed
+    issued = remit("ledger", "show", COLUMNS="240").out.count("envelope.issued")
+    assert issued == 1, "that of the first plan of this project"
+
+
 def _read(leader: int) -> bytes:
     try:
         return os.read(leader, 65_536)

@@ -90,18 +90,11 @@ def ask(
         connection.close()
 
 
-class WebSite:
-    """Its clock can be moved. Tests share one, so each makes what it needs under names of its own."""
+class ServedWorkspace:
+    """An open workspace, served until `close`. Its port in remit.yaml is 0."""
 
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        self.base = (folder / "base").resolve()
-        self.base.mkdir()
-        self.clock = MovableClock()
-        limits = {"requests_per_minute": 1_000_000, "logins_per_minute": 1_000}
-        web = {"port": 0, "limits": limits, **settings.pop("web", {})}
-        settings.setdefault("tenants", {"acme": {"users": ["ada"]}})
-        self.project = Project(folder, self.clock, base_directories=[str(self.base)], web=web, **settings)
-        self.workspace = self.project.workspace
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
         wanted = WebSettings.of(self.workspace.config.web)
         self._socket = open_socket(wanted)
         self.settings = wanted.listening_at(port_of(self._socket))
@@ -126,7 +119,6 @@ class WebSite:
         self._thread.join(20)
         self.desk.close()
         self._socket.close()
-        self.project.close()
         assert not self._thread.is_alive(), "the server did not stop"
 
     @property
@@ -167,3 +159,21 @@ class WebSite:
     def post(self, path: str, body: Any, who: Who = NOBODY, **headers: str) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.ask("POST", path, who, body, named)
+
+
+class WebSite(ServedWorkspace):
+    """Its clock can be moved. Tests share one, so each makes what it needs under names of its own."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.base = (folder / "base").resolve()
+        self.base.mkdir()
+        self.clock = MovableClock()
+        limits = {"requests_per_minute": 1_000_000, "logins_per_minute": 1_000}
+        web = {"port": 0, "limits": limits, **settings.pop("web", {})}
+        settings.setdefault("tenants", {"acme": {"users": ["ada"]}})
+        self.project = Project(folder, self.clock, base_directories=[str(self.base)], web=web, **settings)
+        super().__init__(self.project.workspace)
+
+    def close(self) -> None:
+        super().close()
+        self.project.close()

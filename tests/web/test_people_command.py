@@ -53,6 +53,23 @@ def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
     assert first.out.strip().partition("#")[2] not in remit("ledger", "show", "--json").out
 
 
+def test_a_person_who_is_invited_again_stays_the_same_user(remit: Remit, project: Path) -> None:
+    first = remit("people", "invite", "ada", "--role", "operator", "--user", "ada", "--tenant", "acme")
+    assert "For link:ada, as operator, the user ada of acme; the link works once" in first.err
+    with opened(project) as workspace:
+        session = workspace.people.redeem(first.out.strip().partition("#")[2])
+        again = remit("people", "invite", "ada", "--role", "operator")
+        assert "as operator, the user ada of acme" in again.err
+        assert workspace.people.session(session.cookie) is not None, "nothing changed for them"
+        promoted = remit("people", "invite", "ada", "--role", "admin", "--json").document
+        assert (promoted["role"], promoted["user"], promoted["tenant"]) == ("admin", "ada", "acme")
+        assert workspace.people.session(session.cookie) is None
+    other = remit("people", "invite", "ada", "--role", "admin", "--user", "eve", "--tenant", "globex")
+    assert "the user eve of globex" in other.err
+    [listed] = remit("people", "list", "--json").document
+    assert (listed["user"], listed["tenant"]) == ("eve", "globex")
+
+
 @pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
 def test_an_agent_gets_no_link_and_removes_no_person(remit: Remit, project: Path, variable: str) -> None:
     assert remit("people", "invite", "ada").code == 0

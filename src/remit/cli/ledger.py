@@ -32,7 +32,7 @@ from remit.ledger.bundle import chain_ends, newest_head, verify_bundle, write_bu
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import RecordFault, VerificationReport
 from remit.ledger.projections import rebuild as rebuild_projection
-from remit.ledger.search import SearchFilter, correlations_beginning, find_entries
+from remit.ledger.search import SearchFilter, correlations_beginning, count_entries, find_entries
 from remit.parsing import read_bounded
 from remit.services.base.entry_text import read_payload, render_meaning
 from remit.services.base.run_list import MIN_SHORT_LENGTH, resolve_run_id
@@ -41,6 +41,7 @@ from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
 MAX_CORRELATIONS = 4
+MAX_SHOWN = 10_000
 """Correlations that are named if a part of an id is ambiguous."""
 WIDE_TERMINAL = 110
 """Width of a terminal from which most correlations fit without being shortened."""
@@ -130,7 +131,7 @@ def verify(
 @click.option("--task", "task_id", help="Only entries of this task.")
 @click.option(
     "--limit",
-    type=click.IntRange(1, 10_000),
+    type=click.IntRange(1, MAX_SHOWN),
     default=20,
     show_default=True,
     help="Show this many of the newest entries.",
@@ -155,6 +156,7 @@ def show(
                 for entry in find_entries(connection, tenant_id, SearchFilter(None, each, task_id), None, limit).entries
             ]
             waiting = [] if correlation_id or task_id else unstated(connection, tenant_id)
+            total = sum(count_entries(connection, tenant_id, each, task_id) for each in correlations)
     for row in waiting:  # on standard error, because they are no entries
         about = f"{row.kind} for {row.operation} by {printable(row.actor or 'unknown')}"
         more = f"{row.counted - row.stated:,} more since {row.opened_at[:19]}Z"
@@ -183,6 +185,13 @@ def show(
     if len(correlations) > 1:
         click.echo(f"The proposal's envelope is {correlations[1]}. The entries of its run are shown too.")
     click.echo("`--json` shows the complete entries.")
+    if (older := total - len(entries)) > 0:
+        verb = "is" if older == 1 else "are"
+        click.echo(
+            f"{counted(older, 'older entry', 'older entries')} {verb} not shown. To show more: --limit"
+            f" {min(total, MAX_SHOWN)}",
+            err=True,
+        )
 
 
 def _find_correlations(workspace: Workspace, tenant_id: str, given: str) -> list[str]:

@@ -34,7 +34,7 @@ def people() -> None:
 @people.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="The role of the person.")
-@click.option("--user", help="The user for whom this person asks for goals.")
+@click.option("--user", help="The user of goals that this person is.")
 @click.option("--tenant", help="The tenant of that user. Not necessary if there is only one.")
 @click.option(
     "--life", type=Life(), default="15m", show_default=True, help="How long the link is valid, such as 15m, 8h or 1d."
@@ -47,7 +47,7 @@ def invite(
     """Print a link with which NAME can log in once.
 
     The first person who opens the link is logged in as NAME, so send it only to NAME. If the role is not the same as
-    before, all sessions of NAME end at once.
+    before, all sessions of NAME end at once. If you invite NAME again without --user, the user stays the same.
     """
     with Workspace.open(directory) as workspace:
         actor = person_at_terminal(workspace.environ)
@@ -57,13 +57,18 @@ def invite(
         served = find_server(workspace.state)
     server = served.url if served else None
     invitation = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}
+    if made.user:
+        invitation |= {"user": made.user, "tenant": made.tenant or ""}
     if as_json:
         show_json({**invitation, "link": f"{server}{made.path}" if server else None, "path": made.path})
         return
     if server is None:
         click.echo("note: no server is running (remit serve); put its address before this path", err=True)
     until = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
-    click.echo(f"For {display_name(made.person_id)}, as {made.role}; the link works once, until {until}:", err=True)
+    who = f", the user {display_name(made.user)} of {display_name(made.tenant or '')}" if made.user else ""
+    click.echo(
+        f"For {display_name(made.person_id)}, as {made.role}{who}; the link works once, until {until}:", err=True
+    )
     click.echo(f"{server or ''}{made.path}")
 
 

@@ -52,6 +52,16 @@ class WaitingGoal(NamedTuple):
     """The `@reason` of each policy that has one, by id."""
 
 
+class DecidedGoal(NamedTuple):
+    """A goal that a person has approved or denied, as it was shown to them, and their decision."""
+
+    goal: WaitingGoal
+    approved: bool
+    decided_by: str
+    decided_at: str
+    reason: str
+
+
 def read_goal_status(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> GoalStatus | None:
@@ -80,6 +90,22 @@ def read_goal_awaiting_approval(
     if history.event != "APPROVAL_REQUESTED" or history.approval is not None:
         return None
     return _read_waiting(connection, tenant_id, correlation_id, history)
+
+
+def read_decided_goal(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> DecidedGoal | None:
+    """Return a goal that needed an approval and was decided. None if nobody has decided it."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    asked = history.newest("APPROVAL_REQUESTED")
+    if asked is None or history.approval is None or history.answered_at is None:
+        return None
+    shown = History(history.steps[: history.steps.index(asked) + 1])
+    goal = _read_waiting(connection, tenant_id, correlation_id, shown)
+    if goal is None:
+        return None
+    is_approved = history.approval == "APPROVED"
+    return DecidedGoal(goal, is_approved, history.answered_by, history.answered_at, history.answer_reason)
 
 
 def read_goal_awaiting_confirmation(

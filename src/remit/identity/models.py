@@ -22,6 +22,9 @@ class Invitation:
     role: Role
     expires_at: datetime
     code: str = field(repr=False)
+    user: str | None = None
+    """The user of goals that the person is, if any."""
+    tenant: str | None = None
 
     @property
     def path(self) -> str:

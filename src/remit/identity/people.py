@@ -73,7 +73,10 @@ class People:
         tenant: str | None = None,
         life: timedelta = LINK_LIFE,
     ) -> Invitation:
-        """Make a link for `link:NAME`. Older links of this person end; with another role, their sessions end too."""
+        """Make a link for `link:NAME`. Older links of this person end; with another role, their sessions end too.
+
+        Without `user`, a person who was invited before keeps their user and tenant.
+        """
         if not _NAME.fullmatch(name):
             raise RefusedError(
                 Reason.MALFORMED,
@@ -227,7 +230,8 @@ class People:
         code, now = new_secret(), self._now()
         expires = now + life
 
-        def work(content: PeopleFile) -> tuple[PeopleFile, None]:
+        def work(content: PeopleFile) -> tuple[PeopleFile, RoleAssignment]:
+            kept = _keep_user(standing, find_person(content, person.id))
             # An older link may still be in a mailbox, and it could restore an earlier role.
             links = _without_links(content, person.id)
             link = StoredInvitation(
@@ -236,14 +240,14 @@ class People:
                 created_at=render_time(now),
                 expires_at=render_time(expires),
             )
-            made = with_person(with_fields(content, invitations=links), person, standing, render_time(now), str(actor))
+            made = with_person(with_fields(content, invitations=links), person, kept, render_time(now), str(actor))
             made = without_expired(with_fields(made, invitations=(*made.invitations, link)), now)
-            payload = {"person": person.id, **standing.tree(), "expires_at": render_time(expires)}
+            payload = {"person": person.id, **kept.tree(), "expires_at": render_time(expires)}
             self._record("person.invited", person.id, payload, actor)
-            return made, None
+            return made, kept
 
-        self._change(work)
-        return Invitation(person.id, standing.role, expires, code)
+        now_standing = self._change(work)
+        return Invitation(person.id, standing.role, expires, code, now_standing.user, now_standing.tenant)
 
     def _open_session(
         self,
@@ -308,6 +312,13 @@ class People:
 
     def _record(self, kind: str, person_id: str, payload: dict[str, object], actor: str) -> None:
         self._ledger().append(NewEntry(self._tenant_id, kind, person_id, payload, actor=actor))
+
+
+def _keep_user(standing: RoleAssignment, before: StoredPerson | None) -> RoleAssignment:
+    """Return the new standing, with the user and tenant of the person if the invitation names none."""
+    if standing.user is not None or before is None:
+        return standing
+    return standing.model_copy(update={"user": before.standing.user, "tenant": before.standing.tenant})
 
 
 def _without_links(content: PeopleFile, person_id: str) -> tuple[StoredInvitation, ...]:

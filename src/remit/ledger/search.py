@@ -118,6 +118,19 @@ def find_entries(
     return SearchPage(found, until if until > low else None)
 
 
+def count_entries(connection: Connection, tenant_id: str, correlation_id: str | None, task_id: str | None) -> int:
+    """Return how many entries a chain has, or those of one correlation or task, which an index finds."""
+    if correlation_id is None and task_id is None:
+        row = connection.one(_END, (tenant_id,))
+    else:
+        wanted = SearchFilter(correlation_id=correlation_id, task_id=task_id)
+        where, parameters = _conditions(connection, tenant_id, wanted)
+        row = connection.one(
+            f"SELECT count(*) FROM ledger_entries WHERE tenant_id = ?{where}", (tenant_id, *parameters)
+        )
+    return (row[0] or 0) if row else 0
+
+
 def correlations_beginning(connection: Connection, tenant_id: str, beginning: str, most: int) -> list[str]:
     """Return the correlations of a chain that begin with this text, at most `most` of them, in order."""
     end = beginning + chr(sys.maxunicode)

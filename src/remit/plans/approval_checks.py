@@ -45,16 +45,19 @@ class OutdatedPreviewError(RefusedError):
 
 
 def is_worth_approving(preview: PlannedEffect, *, even_if_it_fails: bool) -> bool:
-    """Return whether no action would fail; or, with `even_if_it_fails`, whether the other actions would be done."""
+    """Return whether nothing would fail; or, with `even_if_it_fails`, whether the other actions would be done.
+
+    A rule that does not hold undoes all actions, so such a plan is never worth approving.
+    """
     fails = bool(preview.problems)
-    return not fails or (even_if_it_fails and not preview.doomed)
+    return not fails or (even_if_it_fails and not preview.doomed and preview.broken_rule is None)
 
 
 def require_applicable(preview: PlannedEffect, *, even_if_it_fails: bool) -> None:
     """Refuse a plan of which an action would fail.
 
-    With `even_if_it_fails`, refuse it only if the plan would stop at its first error. While a database is in use, the
-    effect on it is not known, so it cannot be approved.
+    With `even_if_it_fails`, refuse it only if the plan would stop at its first error, or if a rule would not hold.
+    While a database is in use, the effect on it is not known, so it cannot be approved.
     """
     busy = (one.problem for one in preview.all_actions if one.problem is not None)
     require_none_busy(busy, "Then preview the plan again, and approve it.")
@@ -62,7 +65,7 @@ def require_applicable(preview: PlannedEffect, *, even_if_it_fails: bool) -> Non
         return
     problem = preview.problems[0]
     next_step = problem["next_step"]
-    if not preview.doomed:
+    if not preview.doomed and preview.broken_rule is None:
         next_step = "Fix the plan, or approve it even if it fails: even_if_it_fails=True"
     raise RefusedError(
         Reason(problem["reason"]),

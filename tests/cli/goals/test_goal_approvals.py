@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import shlex
 from datetime import timedelta
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def test_a_goal_waits_until_another_person_has_approved_it(shell_on_each_store: 
     assert "policy    leo-asks-first\n" in shown.out
     assert f"until     {told['expires_at'][:19]}Z, for the decision and until the user has continued it" in shown.out
     assert told["policy_reasons"] == {}
-    approved = shell_on_each_store("approvals", "approve", "g-1", "--as", "Ann", "--reason", "seen it")
+    approved = shell_on_each_store(
+        *("approvals", "approve", "g-1", "--digest", told["digest"], "--as", "Ann", "--reason", "seen it")
+    )
     assert approved.code == 0
     assert "remit ask --tenant acme --continue g-1" in approved.out
     assert not (office.base / "new.txt").exists()  # an approval does nothing by itself
@@ -116,7 +119,8 @@ def test_the_user_of_a_goal_cannot_approve_it(tmp_path: Path) -> None:
     shell = Shell(office)
     asked = shell.ask("copy the form as new", "--user", LOGIN, "--correlation", "g-1", "--confirm", "yes")
     assert asked.document["waiting_for"] == "approval"
-    own = shell("approvals", "approve", "g-1", "--as", "Somebody Else")
+    digest = shell("approvals", "show", "g-1", "--json").document["digest"]
+    own = shell("approvals", "approve", "g-1", "--digest", digest, "--as", "Somebody Else")
     assert own.code == 2
     assert "the user of a goal cannot approve it" in own.err
     assert shell("ask", "--continue", "g-1").code == 3
@@ -163,3 +167,22 @@ def test_at_a_terminal_a_goal_is_shown_before_it_is_approved(shell: Shell) -> No
         seen = run_in_terminal(shell.office.root, *command, answers=answers, environ=shell.environ())
         assert (seen.code, seen.answered) == (code, True), seen
         assert len(shell("approvals", "list", "--goals", "--json").document["goals"]) == state
+
+
+@pytest.mark.req("AC-06", "PV-07")
+def test_without_a_terminal_a_goal_is_approved_only_by_the_digest_of_what_was_read(shell: Shell) -> None:
+    for name in ("g-1", "g-2"):
+        shell.ask_goal("copy the form as new", name, "--confirm", "yes", user="leo")
+    blind = shell("approvals", "approve", "g-1")
+    assert (blind.code, "there is no terminal to show it; nothing was approved" in blind.err) == (3, True), blind
+    assert shell("approvals", "approve", "g-1", "--json").code == 3
+    other = shell("approvals", "show", "g-2", "--json").document["digest"]
+    assert other not in shell("approvals", "show", "g-1").out
+    wrong = shell("approvals", "approve", "g-1", "--digest", other)
+    assert (wrong.code, "the digest does not match the goal; nothing was approved" in wrong.err) == (2, True), wrong
+    assert len(shell("approvals", "list", "--goals", "--json").document["goals"]) == 2
+    assert shell("ask", "--continue", "g-1").code == 3
+    command = blind.err.partition("if you want it: remit ")[2].splitlines()[0]
+    assert command in shell("approvals", "show", "g-1").out
+    assert shell(*shlex.split(command)).code == 0
+    assert shell("ask", "--continue", "g-1").code == 0

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.core.errors import EnvironmentFailureError, Reason
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from tests.effects.duckdb.duckdb_sandbox import Shop, make_database
 
 CATALOGS = {
@@ -97,6 +97,56 @@ def test_a_column_of_only_null_values_has_a_type_that_other_programs_can_read(sh
     with duckdb.connect(":memory:") as reader:
         found = reader.execute(f"DESCRIBE FROM read_parquet('{shop.work / 'results.out'}')").fetchall()
     assert [(row[0], row[1]) for row in found] == kinds
+
+
+EXACT = 2**53 + 1
+"""A number that a DOUBLE cannot hold."""
+MOST = 10**38 - 1
+
+
+@pytest.mark.req("PX-18")
+@pytest.mark.parametrize(
+    "value, kind, number, wanted",
+    [
+        (f"sum({EXACT})", "DECIMAL(38,0)", "v", EXACT),
+        (f"-{MOST}::HUGEINT", "DECIMAL(38,0)", "v", -MOST),
+        (f"{EXACT}::UHUGEINT", "DECIMAL(38,0)", "v", EXACT),
+        (f"[{EXACT}::HUGEINT]", "DECIMAL(38,0)[]", "v[1]", EXACT),
+        (f"[{EXACT}::HUGEINT]::HUGEINT[1]", "DECIMAL(38,0)[1]", "v[1]", EXACT),
+        (f"MAP {{1: {EXACT}::HUGEINT}}", "MAP", "v[1]", EXACT),
+        (f"{{'HUGEINT': {EXACT}::HUGEINT, 'x \"': 1}}", "STRUCT", "v['HUGEINT']", EXACT),
+        (f"row({EXACT}::HUGEINT, 2)", "STRUCT", "v['element1']", EXACT),
+        (f"union_value(n := {EXACT}::HUGEINT)", "UNION", "v['n']", EXACT),
+        (f"'{MOST}0'::BIGNUM", "VARCHAR", "v", f"{MOST}0"),
+    ],
+)
+def test_whole_numbers_are_exact_in_parquet_and_shown_with_the_type_of_the_file(
+    shop: Shop, value: str, kind: str, number: str, wanted: int | str
+) -> None:
+    output = saved(shop, f"SELECT 'x' AS w, {value} AS v", "parquet")
+    assert output["schema"][1]["type"] == kind
+    assert output["statements"][0]["columns"] == output["schema"]
+    with duckdb.connect(":memory:") as reader:
+        found = reader.execute(f"SELECT {number}::VARCHAR FROM read_parquet('{shop.work / 'results.out'}')").fetchall()
+    assert found == [(str(wanted),)]
+
+
+@pytest.mark.req("PX-18")
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"{MOST - 28}::HUGEINT + range",
+        f"{2**128 - 30}::UHUGEINT + range::UHUGEINT",
+        f"[1, {MOST - 28}::HUGEINT + range]",
+    ],
+)
+def test_a_number_that_parquet_cannot_hold_exactly_is_refused(shop: Shop, value: str) -> None:
+    text = f"SELECT 'x' AS w, {value} AS v FROM range(30)"
+    with pytest.raises(RefusedError, match=r"column 2 \(U?HUGEINT.* more than 38 digits") as refused:
+        saved(shop, text, "parquet")
+    assert str(MOST)[:5] not in str(refused.value)
+    assert refused.value.next_step.startswith("Cast the column")
+    assert saved(shop, text, "csv")["schema"][1]["type"] in ("HUGEINT", "UHUGEINT", "HUGEINT[]")
 
 
 @pytest.mark.req("PX-18")

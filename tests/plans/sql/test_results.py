@@ -80,6 +80,20 @@ def test_a_database_in_memory_is_forgotten_and_its_rows_are_saved(shop: Shop) ->
 
 
 @pytest.mark.req("PX-18")
+def test_a_sum_is_in_the_parquet_file_as_the_preview_shows_it(shop: Shop) -> None:
+    exact = 2**53 + 1  # a DOUBLE cannot hold it
+    plan = plan_of(sql("a1", f"SELECT sum({exact}) AS s", connection="memory", save_results_to="sum.parquet"))
+    (told,) = shop.workspace.preview(plan).document.sql
+    assert (told.rows, [column.type for column in told.columns]) == (((str(exact),),), ["DECIMAL(38,0)"])
+    assert shop.apply(plan).status.status == "SUCCESS"
+    with duckdb.connect(":memory:") as reader:
+        found = reader.execute(f"SELECT s, typeof(s) FROM '{shop.root / 'sum.parquet'}'").fetchall()
+    assert found == [(exact, "DECIMAL(38,0)")]
+    large = sql("a1", f"SELECT {10**38}::HUGEINT AS s", connection="memory", save_results_to="sum.parquet")
+    assert "more than 38 digits, which Parquet cannot hold exactly" in problem_of(shop, large)
+
+
+@pytest.mark.req("PX-18")
 def test_rows_are_shown_in_a_preview_and_masked(shop: Shop) -> None:
     document = shop.workspace.preview(plan_of(sql("a1", "SELECT * FROM people"))).document
     (told,) = document.sql

@@ -245,7 +245,9 @@ def test_a_rule_that_would_not_hold_is_known_before(shop: Shop, rule: dict[str, 
     document = shop.workspace.preview(plan).document
     (problem,) = document.problems
     assert (document.status, document.would_end, document.doomed) == ("WOULD_FAIL", "ROLLED_BACK", False)
-    assert document.consequence == "A rule would not hold, so everything would be undone: nothing would stay changed."
+    assert (
+        document.consequence == "A rule would not hold, so everything would be undone and nothing would stay changed."
+    )
     assert problem.error_code == code
     assert "rule 2 of 2 (sql_expect)" in problem.message
     assert words in problem.message

@@ -49,7 +49,7 @@ from remit.workspace.workspace import Workspace
 as_option: Final = click.option("--as", "name", help="Your name for the ledger, beside the name of your account.")
 reason_option: Final = click.option("--reason", help="The reason, for the ledger and for the agent.")
 digest_option: Final = click.option(
-    "--digest", help="The digest of the request, call or plan that you read. Without it, the command shows it and asks."
+    "--digest", help="The digest of the request, goal or plan that you read. Without it, the command shows it and asks."
 )
 full_option: Final = click.option(
     "--full", is_flag=True, help=f"Show every line of the diffs. The default is {DIFF_LINES} lines a file."
@@ -199,8 +199,8 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Approve a request: exactly what was shown is sent, typed or done, once.
 
-    ID may be the beginning of an id, if it is unique. In a terminal, the command shows the request, the call or the
-    plan, and asks you. Without a terminal, --digest names what you read.
+    ID may be the beginning of an id, if it is unique. In a terminal, the command shows the request, the call, the goal
+    or the plan, and asks you. Without a terminal, --digest names what you read.
 
     For a goal, ID is its whole correlation id. Afterwards, `remit ask --continue` continues the goal.
 
@@ -220,12 +220,12 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
             )
             print_decided_plan(approve_plan(workspace, plan, arguments), directory, as_json=as_json)
             return
-        _require_no_plan_options(allowed, digest, unseen_lines, is_goal=tenant is not None)
+        _require_no_plan_options(allowed, unseen_lines)
         if tenant is None:
             decided = approve_request(workspace, approval_id, digest, who, reason, as_json=as_json)
             _print_decided_request(decided, as_json=as_json)
         else:
-            require_shown(workspace, tenant, approval_id, directory, as_json=as_json)
+            require_shown(workspace, tenant, approval_id, digest, directory, as_json=as_json)
             _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=True, as_json=as_json)
 
 
@@ -286,16 +286,12 @@ def _print_decided_request(decided: Approval, *, as_json: bool) -> None:
         click.echo(render_decided(decided))
 
 
-def _require_no_plan_options(
-    allowed: Allowance, digest: str | None, unseen_lines: int | None, *, is_goal: bool
-) -> None:
+def _require_no_plan_options(allowed: Allowance, unseen_lines: int | None) -> None:
     """Refuse options that are for plans only. A request is shown and approved as a whole."""
     if unseen_lines is not None:
         raise click.UsageError("--unseen-lines is for proposed plans only. Other requests are always shown in full.")
     if allowed.even_if_it_fails or any(allowed.names.values()):
         raise click.UsageError("--allow-... and --even-if-it-fails are for proposed plans only.")
-    if digest is not None and is_goal:
-        raise click.UsageError("--digest is for browser requests, calls and proposed plans only.")
 
 
 def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool) -> None:

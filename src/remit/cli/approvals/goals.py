@@ -4,6 +4,7 @@ The text for the person is made from the recorded catalogue, packet and policy d
 agent.
 """
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from remit.cli.common.options import show_json, show_table
 from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.tenants import find_tenant
 from remit.cli.common.terminal import NoTerminalError, ask, find_screen
+from remit.core.canonical import digest_bytes
 from remit.core.errors import Reason, RefusedError
 from remit.core.text import printable
 from remit.goals.gates import APPROVAL_LIFE
@@ -73,15 +75,23 @@ def _is_other_kind(workspace: Workspace, name_or_id: str) -> bool:
     return False
 
 
-def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path, *, as_json: bool) -> None:
-    """In a terminal, show the goal and ask the person. Without a terminal, the command itself is the approval.
-
-    A goal has no digest, and its correlation id belongs to one goal only.
-    """
+def require_shown(
+    workspace: Workspace, tenant: str, name: str, digest: str | None, directory: Path, *, as_json: bool
+) -> None:
+    """Require that the person saw the goal. In a terminal, show it and ask. Otherwise `digest` names what they read."""
+    shown = require_waiting(workspace, tenant, name)
+    if digest is not None:
+        _require_same(shown, digest, directory)
+        return
     screen = find_screen(as_json=as_json)
     if screen is None:
-        return
-    shown = require_waiting(workspace, tenant, name)
+        raise NoTerminalError(
+            Reason.APPROVAL_PENDING,
+            "a goal can only be approved as it was shown, and there is no terminal to show it; nothing was approved",
+            where=f"goal {printable(name)}",
+            next_step=f"Read it: {_command('show', shown, directory)}; then, if you want it:"
+            f" {_command('approve', shown, directory)}",
+        )
     screen.show_and_print("\n".join(render_goal(shown, directory)))
     if not ask(screen, "Approve this goal?"):
         raise NoTerminalError(
@@ -96,6 +106,16 @@ def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path,
             "the goal changed while it was shown; nothing was approved",
             where=f"goal {name}",
             next_step="Run the command again, and read the goal again.",
+        )
+
+
+def _require_same(found: WaitingGoal, digest: str, directory: Path) -> None:
+    if digest != goal_digest(found):
+        raise RefusedError(
+            Reason.HASH_MISMATCH,
+            "the digest does not match the goal; nothing was approved",
+            where=f"--digest, goal {printable(found.correlation_id)}",
+            next_step=f"Read the goal, and give the digest that it shows: {_command('show', found, directory)}",
         )
 
 
@@ -126,13 +146,12 @@ def _make_prompt(workspace: Workspace, found: WaitingGoal, who: Person, director
         goal = decide_goal(workspace, tenant, name, approved=approved, caller=as_admin(who), reason=reason)
         return "\n".join(_render_decided(goal, directory, approved=approved))
 
-    show = joined(("remit", "approvals", "show", *LocationOptions(directory, tenant).arguments, *quote_argument(name)))
     return ApprovalPrompt(
         found.asked_at,
         ("goal", tenant, name),
         lambda: PromptText("\n".join(render_goal(found, directory))),
         "Approve this goal?",
-        f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {show}",
+        f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {_command('show', found, directory)}",
         decide,
     )
 
@@ -153,14 +172,27 @@ def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     yield _render_labelled("until", f"{until}Z, for the decision and until the user has continued it")
     if found.problem:
         yield _render_labelled("note", click.style(found.problem, fg="red"))
+    yield _render_labelled("digest", goal_digest(found))
     for label, verb in (("answer", "approve"), ("", "deny")):
-        where = LocationOptions(directory, found.tenant_id).arguments
-        yield _render_labelled(
-            label, joined(("remit", "approvals", verb, *where, *quote_argument(found.correlation_id)))
-        )
+        yield _render_labelled(label, _command(verb, found, directory))
+
+
+def _command(verb: str, found: WaitingGoal, directory: Path) -> str:
+    where = LocationOptions(directory, found.tenant_id).arguments
+    digest = ("--digest", goal_digest(found)) if verb == "approve" else ()
+    return joined(("remit", "approvals", verb, *where, *digest, *quote_argument(found.correlation_id)))
+
+
+def goal_digest(found: WaitingGoal) -> str:
+    """Return the digest of all that is shown of the goal. Its correlation id is a part of that."""
+    return digest_bytes(json.dumps(_shown_tree(found), sort_keys=True).encode())
 
 
 def goal_tree(found: WaitingGoal) -> dict[str, Any]:
+    return {**_shown_tree(found), "digest": goal_digest(found)}
+
+
+def _shown_tree(found: WaitingGoal) -> dict[str, Any]:
     tree = {**found._asdict(), "fields": dict(found.fields), "policies": list(found.policies)}
     reasons = {"policy_reasons": dict(found.policy_reasons), "expires_at": expires_at(found.asked_at, APPROVAL_LIFE)}
     return {**tree, **reasons, "problem": found.problem or None}

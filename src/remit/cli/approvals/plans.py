@@ -263,7 +263,7 @@ def _make_prompt(workspace: Workspace, view: ProposalView, who: Person, director
             )
         why = "The plan would fail" if shown.document.problems else "The plan needs an approval by name"
         commands = f"{_deny_command(directory, name)} (the proposer reads the reason)"
-        if not shown.document.doomed:
+        if not shown.document.cannot_be_approved:
             commands = f"{_command('approve', directory, name, *_allowances(shown.document))}; or: {commands}"
         click.echo(f"\n{lines}\n\n{why}, so it cannot be approved here. Use: {commands}")
         return None
@@ -304,7 +304,7 @@ def _no_terminal_error(shown: ProposalPreview, directory: Path, max_lines: int |
     name, full = shown.proposal_id, ["--full"] if max_lines is None else []
     show_command = _command("show", directory, name, *full)
     command = _approve_command(shown, directory, max_lines)
-    if shown.document.doomed:
+    if shown.document.cannot_be_approved:
         then = f"the plan would fail, so it can only be denied, with a reason: {_deny_command(directory, name)}"
     elif len(command) > MAX_COMMAND_LENGTH:
         then = "if you want these changes, run the command that is shown there after `answer`"
@@ -448,10 +448,10 @@ def _render_missing_preview(failed: FailedPreview | None, note: str | None) -> I
 
 
 def _render_answers(shown: ProposalPreview, directory: Path, max_lines: int | None) -> Iterator[str]:
-    """Yield the possible commands. A stale preview must be computed again; a doomed plan can only be denied."""
+    """Yield the possible commands. A stale preview must be computed again; a plan that fails can only be denied."""
     if shown.changed_since:
         yield _render_labelled("answer", _command("deny", directory, shown.proposal_id))
-    elif shown.document.doomed:
+    elif shown.document.cannot_be_approved:
         yield _render_labelled("answer", _deny_command(directory, shown.proposal_id))
     else:
         yield _render_labelled("answer", _approve_command(shown, directory, max_lines))

@@ -66,27 +66,37 @@ def allow_options(command: F) -> F:
 def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: bool = False, deny: str = "") -> None:
     """Refuse a plan that would fail, unless `--even-if-it-fails` is given. Such an approval is most likely a mistake.
 
+    A plan that would leave no change is refused with this option too.
+
     With `shown`, the preview is on the screen and is not repeated. `deny` is the command that denies a proposed plan.
     """
-    if not document.problems or (allowed.even_if_it_fails and not document.doomed):
+    if not document.problems or (allowed.even_if_it_fails and not document.cannot_be_approved):
         return
     first = document.problems[0]
     code = first.error_code
     reason = next((each for each, error in PLAN_CODES.items() if error.code == code), Reason.EFFECT_FAILED)
     more = f"; and {len(document.problems) - 1:,} more" if len(document.problems) > 1 else ""
     named = "" if shown else f": {render_problem(first).removesuffix('.')}{more}"
-    what = f"{document.consequence.removesuffix('.')}{named}"
+    consequence = document.consequence.removesuffix(".")
+    if document.breaks_rule:
+        consequence = consequence[:1].lower() + consequence[1:]
+    what = f"{consequence}{named}"
     raise RefusedError(reason, what, where=f"plan {document.plan_id}", next_step=_advise(document, allowed, deny))
 
 
 def _advise(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:
     correct = f"Deny it and give a reason, which the proposer reads: {deny}" if deny else "Correct the plan"
-    if not document.doomed:
+    if not document.cannot_be_approved:
         return f"{correct}; or, if you want it like this: {repeat_command(EVEN_IF_IT_FAILS)}"
     if deny:
         return correct
     if not allowed.even_if_it_fails:
         return "Correct the plan; `remit preview` shows what it would do."
+    if document.breaks_rule:
+        return (
+            f"{EVEN_IF_IT_FAILS} cannot help here, because a rule that does not hold undoes the whole plan. Correct the"
+            " plan or the rule."
+        )
     if any(is_bound_server(item.path) for item in document.inputs):
         return (
             f"{EVEN_IF_IT_FAILS} cannot help here, because a plan's changes on a server are done whole, or not at all."

@@ -103,7 +103,7 @@ def render_preview(
         yield from _problems(document)
         yield from _render_pipelines(document, max_lines)
         if document.files:
-            yield from ("", "What the other actions would do:")
+            yield from ("", f"What {'the' if document.breaks_rule else 'the other'} actions would do:")
     by = {report.action_id: f"the query files of pipeline {report.pipeline}" for report in document.pipelines}
     changes = list_changes(document)
     if len(changes) > 1 or max_lines == 0:

@@ -181,3 +181,13 @@ class PlanPreviewDocument(Contract):
         description="Why an agent sees less than a person; null: nothing is withheld. An agent's preview has null for"
         " each withheld value.",
     )
+
+    @property
+    def breaks_rule(self) -> bool:
+        """Whether every action could be done, and then a rule would not hold, so that all of them would be undone."""
+        return any(problem.details.action_id is None for problem in self.problems)
+
+    @property
+    def cannot_be_approved(self) -> bool:
+        """Whether the plan would stop at an error, or a rule would not hold. Then no change of it would stay."""
+        return self.doomed or self.breaks_rule

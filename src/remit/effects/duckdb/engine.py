@@ -49,7 +49,6 @@ class DuckdbRun:
             require_reading(statements)
         if inputs.expected is not None:
             require_one_select(statements)
-        _require_rows_to_save(inputs, statements)
         return run_statements(work, inputs, statements)
 
     def settle(self, work: EffectContext, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
@@ -81,8 +80,10 @@ def run_statements(work: EffectContext, inputs: EngineInputs, statements: Sequen
     database = work.spots[DATABASE]
     changes = not all(one.is_read for one in statements)
     scan = None
+    to_save = _statement_to_save(inputs, statements)
+    to_parquet = to_save if inputs.results == "parquet" else None
     with _open_database(database, inputs, work.spots.get(RESULTS), writes=changes) as engine:
-        done = [_run_one(engine, inputs, one) for one in statements]
+        done = [_run_one(engine, inputs, one, for_parquet=one is to_parquet) for one in statements]
         last = next((one.rows for one in reversed(done) if one.rows is not None and one.rows.is_read), None)
         if inputs.expect_results and (last is None or last.total == 0):
             raise no_rows_error()
@@ -137,12 +138,16 @@ def alias_of(inputs: EngineInputs) -> str:
     return f"{inputs.alias}_db" if inputs.alias.lower() in _RESERVED else inputs.alias
 
 
-def _run_one(engine: duckdb.DuckDBPyConnection, inputs: EngineInputs, one: DuckdbStatement) -> ExecutedStatement:
+def _run_one(
+    engine: duckdb.DuckDBPyConnection, inputs: EngineInputs, one: DuckdbStatement, *, for_parquet: bool
+) -> ExecutedStatement:
     values = {name: inputs.parameters[name] for name in one.parameters}
     with _translated_errors(inputs, one, has_read=False):
         reads = _tables_read(engine, one, values) if _has_plan(one) else None
     with _translated_errors(inputs, one, has_read=_reads_rows(one)):
-        rows = hold_rows(engine, one, values, inputs.preview_rows) if one.returns_rows else None
+        rows = None
+        if one.returns_rows:
+            rows = hold_rows(engine, one, values, inputs.preview_rows, for_parquet=for_parquet)
         changed = None if rows is not None else _count(engine, one, values)
     known = _known_tables(one, reads)
     counted = _counted(one, rows, changed)
@@ -265,15 +270,19 @@ def _text_of(work: EffectContext) -> str:
         ) from None
 
 
-def _require_rows_to_save(inputs: EngineInputs, statements: Sequence[DuckdbStatement]) -> None:
+def _statement_to_save(inputs: EngineInputs, statements: Sequence[DuckdbStatement]) -> DuckdbStatement | None:
+    """Return the statement whose rows are saved to a file. Refuse a text that has none."""
+    if inputs.results is None:
+        return None
     last = next((one for one in reversed(statements) if one.is_read or one.kind == "EXPLAIN"), None)
-    if inputs.results is not None and (last is None or last.kind != "SELECT"):
+    if last is None or last.kind != "SELECT":
         raise RefusedError(
             Reason.SQL_REFUSED,
             "its rows should be saved, but it has no SELECT",
             where="the SQL text",
             next_step="End it with a SELECT, or leave out `save_results_to`.",
         )
+    return last
 
 
 def _text(value: str) -> str:

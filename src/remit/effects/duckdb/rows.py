@@ -8,11 +8,12 @@ the engine needs modules that are missing here to return some types as Python va
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import duckdb
 
+from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.statements import DuckdbStatement
 
 FORMATS: Final = ("parquet", "csv", "json")
@@ -28,6 +29,13 @@ _PREPARED: Final = f'"remit runs {_SUFFIX}"'
 _SAVED: Final = f"remit saves {_SUFFIX}"
 _DETAILS: Final = re.compile(r"\((?!\d+(, ?\d+)?\)).*\)", re.DOTALL)
 _NO_TYPE: Final = '"NULL"'
+_EXACT_DIGITS: Final = 38
+_EXACT: Final = {
+    **dict.fromkeys(("hugeint", "uhugeint"), f"DECIMAL({_EXACT_DIGITS},0)"),
+    "bignum": "VARCHAR",
+}
+"""The types that Parquet holds exactly, by the types that it lacks. The engine would write DOUBLE for the first two."""
+_LACKING: Final = re.compile("|".join(_EXACT), re.IGNORECASE)
 _HIDDEN: Final = "not shown, because it would contain the values of parameters"
 
 
@@ -40,11 +48,23 @@ class Rows(NamedTuple):
     """All rows. None for the output of EXPLAIN."""
 
 
-def hold_rows(engine: duckdb.DuckDBPyConnection, one: DuckdbStatement, values: Mapping[str, Any], most: int) -> Rows:
-    """Run the statement and hold its rows. `most` is the number of rows to show."""
+def hold_rows(
+    engine: duckdb.DuckDBPyConnection,
+    one: DuckdbStatement,
+    values: Mapping[str, Any],
+    most: int,
+    *,
+    for_parquet: bool = False,
+) -> Rows:
+    """Run the statement and hold its rows. `most` is the number of rows to show.
+
+    `for_parquet`: the rows are for a Parquet file, so their columns get types that it holds exactly.
+    """
     if one.kind == "EXPLAIN":
         return _explained(engine, one, values)
     held = _create_held_table(engine, one, values)
+    if for_parquet:
+        held = _with_exact_types(held)
     columns = [{"name": name, "type": _kind(str(kind))} for name, kind in zip(held.columns, held.types, strict=True)]
     ((total,),) = held.aggregate("system.main.count_star()").fetchall()
     return Rows(one.is_read, total, columns[:MAX_COLUMNS], _preview(held, most), held)
@@ -73,6 +93,60 @@ def _create_held_table(
         typed = ", ".join(f"CAST({quoted(name)} AS INTEGER) AS {quoted(name)}" for name in untyped)
         return held.project(f"* REPLACE ({typed})")
     return held
+
+
+def _with_exact_types(held: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Convert the integers that Parquet lacks, also within lists and structs. Refuse one that has too many digits."""
+    exact = [_exact_type(kind) for kind in held.types]
+    casts = {
+        name: f"CAST({quoted(name)} AS {wanted}) AS {quoted(name)}"
+        for name, kind, wanted in zip(held.columns, held.types, exact, strict=True)
+        if wanted != str(kind)
+    }
+    if not casts:
+        return held
+    converted = held.project(f"* REPLACE ({', '.join(casts.values())})")
+    for number, (name, kind) in enumerate(zip(held.columns, held.types, strict=True), start=1):
+        if name not in casts:
+            continue
+        try:
+            converted.aggregate(f"system.main.bit_xor(system.main.hash({quoted(name)}))").fetchall()  # uses all values
+        except duckdb.ConversionException:
+            raise _too_many_digits(number, _kind(str(kind))) from None
+    return converted
+
+
+def _exact_type(kind: Any) -> str:
+    """Return the type as SQL, with each integer that Parquet lacks replaced. A type without one stays as it is."""
+    match kind.id:
+        case "list" | "array":
+            (_, child), *size = kind.children
+            exact = f"{_exact_type(child)}[{size[0][1] if size else ''}]"
+        case "map":
+            (_, key), (_, value) = kind.children
+            exact = f"MAP({_exact_type(key)}, {_exact_type(value)})"
+        case "struct":
+            exact = f"STRUCT({_exact_fields(kind.children)})"
+        case "tuple":  # Parquet names its fields
+            exact = f"STRUCT({_exact_fields((f'element{at}', one) for at, (_, one) in enumerate(kind.children, 1))})"
+        case "union":  # the first child is the tag
+            exact = f"UNION({_exact_fields(kind.children[1:])})"
+        case _:
+            return _EXACT.get(kind.id, str(kind))
+    return exact if _LACKING.search(str(kind)) else str(kind)
+
+
+def _exact_fields(fields: Iterable[tuple[str, Any]]) -> str:
+    return ", ".join(f"{quoted(name)} {_exact_type(kind)}" for name, kind in fields)
+
+
+def _too_many_digits(number: int, kind: str) -> RefusedError:
+    return RefusedError(
+        Reason.SQL_REFUSED,
+        f"column {number} ({kind}) has a number of more than {_EXACT_DIGITS} digits, which Parquet cannot hold exactly",
+        where="the SQL text",
+        next_step="Cast the column in the SELECT. VARCHAR keeps every digit, and DOUBLE rounds.",
+    )
 
 
 def _source(one: DuckdbStatement) -> str:

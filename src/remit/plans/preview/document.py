@@ -179,7 +179,7 @@ def _consequence(preview: PlanPreview) -> str:
     stopped = [one for one in acted if one.problem is not None]
     if not stopped:
         broken = preview.broken_rule is not None
-        return "A rule would not hold, so everything would be undone: nothing would stay changed." if broken else ""
+        return "A rule would not hold, so everything would be undone and nothing would stay changed." if broken else ""
     # An action that depends on them is skipped, and is not a failure of its own.
     failing = {one.action_id: None for one in stopped if (one.problem or {})["reason"] != Reason.DEPENDENCY_FAILED}
     fails = f"{next(iter(failing))} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"

@@ -12,13 +12,21 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_time
 from remit.core.text import printable
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
+from remit.goals.history import APPROVAL as DECIDED
 from remit.goals.service import self_approval_error
-from remit.goals.status import GoalStatus, WaitingGoal, read_goal_awaiting_approval, read_goal_status
+from remit.goals.status import (
+    DecidedGoal,
+    GoalStatus,
+    WaitingGoal,
+    read_decided_goal,
+    read_goal_awaiting_approval,
+    read_goal_status,
+)
 from remit.identity.callers import PersonCaller
 from remit.identity.own_requests import require_other_person
 from remit.ledger.cursor import tenants_in
 from remit.ledger.goal_queries import goals_waiting_since, goals_with_event_since
-from remit.ledger.search import not_before_newest
+from remit.ledger.search import SearchFilter, find_entries, not_before_newest
 from remit.services.base.ownership import GOAL_REQUESTED, find_requester
 from remit.workspace.workspace import Workspace
 
@@ -48,6 +56,24 @@ def list_waiting_goals(workspace: Workspace, tenant_id: str | None = None) -> li
 
 def _is_in_time(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -> bool:
     return since <= goal.asked_at <= render_time(latest[goal.tenant_id])
+
+
+def list_decided_goals(workspace: Workspace, most: int) -> list[DecidedGoal]:
+    """List the goals of all tenants that a person approved or denied last, the newest first."""
+    decided = SearchFilter(kind=DECIDED)
+    with workspace.store.reading() as connection:
+        found = [
+            read_decided_goal(connection, lambda: workspace.keyring, tenant, entry.correlation_id)
+            for tenant in tenants_in(connection)
+            for entry in find_entries(connection, tenant, decided, None, most).entries
+        ]
+    goals = sorted((each for each in found if each is not None), key=lambda each: each.decided_at, reverse=True)
+    return goals[:most]
+
+
+def find_decided_goal(workspace: Workspace, tenant: str, correlation_id: str) -> DecidedGoal | None:
+    with workspace.store.reading() as connection:
+        return read_decided_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
 
 
 def list_unconfirmed_goals(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, GoalStatus]]:

@@ -21,7 +21,7 @@ from remit.contracts.services.plans import ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError
 from remit.execution.refusals import Request
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
-from remit.goals.status import WaitingGoal
+from remit.goals.status import DecidedGoal, WaitingGoal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.identity.own_requests import find_own_request_refusal
 from remit.identity.person import agent_cannot_decide
@@ -33,6 +33,8 @@ from remit.services.goals.approvals import (
     decide_goal,
     describe_goal,
     expires_at,
+    find_decided_goal,
+    list_decided_goals,
     list_unconfirmed_goals,
     list_waiting_goals,
     require_waiting,
@@ -73,12 +75,20 @@ class Inbox:
         return sorted(found, key=lambda each: each.created_at, reverse=True)
 
     def list_recent(self, caller: Caller, limit: int = MAX_RECENT) -> list[Question]:
-        """List the requests and plans that were closed last, also those that are void because their process died."""
+        """List the requests, plans and goals that were closed last, also those that are void as their process died.
+
+        Of the goals, it lists those that a person decided.
+        """
         require(caller, Right.SEE)
         limit = max(1, min(limit, MAX_RECENT))
         closed = [each for each in self._context.workspace.approvals.listed() if each.state in _CLOSED_REQUESTS][:limit]
         plans = self._plans.list_proposals(caller, states=_CLOSED_PROPOSALS, limit=limit).items
-        found = [*map(self._request_question, closed), *map(self._proposal_question, plans)]
+        goals = list_decided_goals(self._context.workspace, limit)
+        found = [
+            *map(self._request_question, closed),
+            *map(self._proposal_question, plans),
+            *map(self._decided_question, goals),
+        ]
         return sorted(found, key=lambda each: each.decided_at or each.created_at, reverse=True)[:limit]
 
     def count_open(self) -> dict[QuestionKind, tuple[int, str | None]]:
@@ -100,8 +110,7 @@ class Inbox:
             case "plan":
                 return QuestionView(question=self._proposal_question(self._plans.get(caller, _require_full_id(name))))
             case "goal":
-                goal = require_waiting(self._context.workspace, _require_tenant(tenant), name)
-                return QuestionView(question=self._goal_question(goal), goal=view_goal(goal))
+                return self._goal_view(_require_tenant(tenant), name)
             case "confirmation":
                 return self._confirmation_view(_require_user(caller, tenant), name)
 
@@ -127,7 +136,7 @@ class Inbox:
         if kind == "request":
             return self._decide_request(who, name, decision)
         if kind == "goal":
-            goal = decide_goal(
+            decide_goal(
                 self._context.workspace,
                 _require_tenant(tenant),
                 name,
@@ -135,9 +144,7 @@ class Inbox:
                 caller=who,
                 reason=decision.reason,
             )
-            state = "APPROVED" if decision.approved else "DENIED"
-            decided = {"state": state, "decided_by": who.person.signature, "reason": decision.reason}
-            return self._goal_question(goal).model_copy(update=decided)
+            return self._goal_view(_require_tenant(tenant), name).question
         view = self._plans.decide(
             caller,
             _require_full_id(name),
@@ -244,6 +251,23 @@ class Inbox:
             expires_at=expires_at(goal.asked_at, APPROVAL_LIFE),
             link=self._context.link("inbox", "goal", goal.tenant_id, goal.correlation_id),
         )
+
+    def _decided_question(self, decided: DecidedGoal) -> Question:
+        update = {
+            "state": "APPROVED" if decided.approved else "DENIED",
+            "decided_by": decided.decided_by,
+            "decided_at": decided.decided_at,
+            "reason": decided.reason or None,
+        }
+        return self._goal_question(decided.goal).model_copy(update=update)
+
+    def _goal_view(self, tenant: str, name: str) -> QuestionView:
+        """Return a goal that waits for an approval, or that a person has decided."""
+        decided = find_decided_goal(self._context.workspace, tenant, name)
+        if decided is not None:
+            return QuestionView(question=self._decided_question(decided), goal=view_goal(decided.goal))
+        goal = require_waiting(self._context.workspace, tenant, name)
+        return QuestionView(question=self._goal_question(goal), goal=view_goal(goal))
 
     def _confirmation_view(self, user: PersonCaller, correlation_id: str) -> QuestionView:
         status = self._goals.read_confirmation(user, correlation_id)

@@ -202,7 +202,7 @@ def _reason_not_to_approve(view: QuestionView, preview: PreviewShown | None, pro
         return "The preview cannot be shown, so this plan cannot be approved now."
     if preview is not None and preview.changed_since and view.question.state == "PENDING":
         return "Something changed since this preview was computed. Compute the preview again first."
-    if preview is not None and preview.document.doomed:
+    if preview is not None and preview.document.cannot_be_approved:
         return "This plan would fail and change nothing. Deny it, and say in the reason what has to change."
     if view.goal is not None and view.goal.problem:
         return "The effect of this goal cannot be shown. Deny it, and let the user ask again."
