@@ -18,6 +18,7 @@ PROGRAMS: Final = (
     "ledger.py",
     "task.py",
     "plan.py",
+    "preview.py",
     "sql.py",
     "browser.py",
     "agent.py",

@@ -150,7 +150,7 @@ def test_what_cannot_be_parsed_is_refused_and_not_recorded(remit: Remit, project
 
 
 @pytest.mark.req("PX-44")
-def test_counts_that_no_entry_states_yet_are_told_beside_the_entries(
+def test_counts_that_no_entry_states_yet_are_shown_beside_the_entries(
     remit: Remit, project: Path, workspace: Workspace
 ) -> None:
     plan = (project / put(project, create("../outside.txt"))).read_bytes()

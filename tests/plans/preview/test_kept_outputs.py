@@ -128,7 +128,7 @@ def test_a_proposal_and_an_envelope_are_never_evicted_and_a_full_quota_is_refuse
 
 
 @pytest.mark.req("PV-03")
-def test_what_nothing_refers_to_makes_room_for_a_new_preview(open_works: Callable[..., Works]) -> None:
+def test_what_nothing_refers_to_makes_space_for_a_new_preview(open_works: Callable[..., Works]) -> None:
     works = open_works()
     works.workspace.preview(plan_of(sql("a1", UPDATE, connection="shop")))
     one = size_of(works)

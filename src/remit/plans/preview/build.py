@@ -218,7 +218,7 @@ def _new_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
 
 
 def observe_new_folders(plan: StepPlan, root: str) -> list[str]:
-    """Return the folders that a simulated plan makes, as the disk is now. Refuses a path that leads elsewhere."""
+    """Return the folders that a simulated plan makes, as the disk is now. Refuses a path through a link."""
     places = {path: locate_below(root, name) for path, name in enumerate(plan.paths)}
     observed = observe_folders(places.values())
     return list(needed_folders(observed, (places[path] for path in _new_paths(plan.steps))))

@@ -120,7 +120,7 @@ class PreviewStore:
         evicted: list[str] = []
 
         def record(batch: Batch) -> None:
-            evicted[:] = self._make_room(batch, draft)
+            evicted[:] = self._free_space(batch, draft)
             entry = batch.append(NewEntry(_TENANT, KIND, draft.preview_digest, recorded_of(draft), actor=actor))
             store_plan_preview(batch.store, draft._replace(entry_seq=entry.seq), document, prepared)
             reach("preview.recorded")
@@ -240,10 +240,10 @@ class PreviewStore:
                 release_preview(connection, _TENANT, row.preview_digest)
         return pruned
 
-    def _make_room(self, batch: Batch, draft: PlanPreviewRow) -> list[str]:
-        """Clear away expired previews, and further ones that nothing refers to if their room is needed.
+    def _free_space(self, batch: Batch, draft: PlanPreviewRow) -> list[str]:
+        """Clear away expired previews, and further ones that nothing refers to if their space is needed.
 
-        Refuses the new preview if the outputs that proposals and approvals refer to leave too little room.
+        Refuses the new preview if the outputs that proposals and approvals refer to leave too little space.
         Returns the previews whose outputs the caller must remove after the transaction.
         """
         now, limits = render_time(batch.time_in(_TENANT)), self._config().limits
@@ -268,9 +268,9 @@ class PreviewStore:
             total -= row.output_bytes
             of_owner -= row.output_bytes if row.owner == draft.owner else 0
         if total > limits.max_prepared_bytes:
-            raise _no_room_error(total, limits.max_prepared_bytes, "max_prepared_bytes")
+            raise _quota_error(total, limits.max_prepared_bytes, "max_prepared_bytes")
         if of_owner > limits.max_prepared_bytes_per_agent:
-            raise _no_room_error(of_owner, limits.max_prepared_bytes_per_agent, "max_prepared_bytes_per_agent")
+            raise _quota_error(of_owner, limits.max_prepared_bytes_per_agent, "max_prepared_bytes_per_agent")
         return evicted
 
 
@@ -289,7 +289,7 @@ def _bytes_of(payload: str) -> int:
     return size if isinstance(size, int) else -1
 
 
-def _no_room_error(size: int, most: int, limit: str) -> RefusedError:
+def _quota_error(size: int, most: int, limit: str) -> RefusedError:
     return RefusedError(
         Reason.RESOURCE_EXHAUSTED,
         f"the files that previews made would have {size:,} bytes together, and {most:,} may be kept; the preview is not"

@@ -103,7 +103,7 @@ def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entr
         entry.seq,
     )
     store_preview(batch.store, stored, computed.document.decode())
-    # If it was removed since, for want of room, it must be computed again before an approval. Its text is stored here.
+    # If it was removed since, for lack of space, it must be computed again before an approval. Its text is stored here.
     refer_to_preview(batch.store, row.tenant_id, computed.preview_digest, row.expires_at)
     reach("preview.referred")
 
