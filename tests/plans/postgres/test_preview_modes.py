@@ -403,7 +403,7 @@ def test_a_part_of_an_earlier_version_was_executed() -> None:
 
 
 @pytest.mark.req("PV-05")
-def test_people_are_told_what_was_not_run(open_store: Callable[..., Store]) -> None:
+def test_people_see_what_was_not_run(open_store: Callable[..., Store]) -> None:
     store = open_store(connections={"shop": CONNECTION})
     path = store.folder / "plan.json"
     path.write_bytes(plan_of(on_shop("a1", UPDATE)))
