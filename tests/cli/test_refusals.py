@@ -181,3 +181,13 @@ def test_the_reported_cost_is_the_time_that_the_caller_waited(remit: Remit, proj
     assert felt > float(found[3].replace(",", ""))
     again = remit("apply", "envelope.json")
     assert "in all" not in again.out
+
+
+def test_a_workspace_without_a_state_directory_names_every_variable_that_places_it(
+    remit: Remit, tmp_path: Path
+) -> None:
+    assert remit("init").code == 0
+    lost = remit("runs", REMIT_STATE="", XDG_STATE_HOME=str(tmp_path / "elsewhere"))
+    assert lost.code != 0
+    for variable in ("REMIT_STATE", "XDG_STATE_HOME", "HOME"):
+        assert re.search(rf"next:.*\b{variable}\b", lost.err), (variable, lost.err)

@@ -60,6 +60,26 @@ def test_a_run_is_found_by_the_id_of_its_proposal_whole_or_as_the_console_shows_
     assert "Already rolled back" in remit("rollback", proposal.rpartition("-")[2]).err
 
 
+@pytest.mark.req("PX-15", "PX-17")
+def test_what_the_plan_made_is_called_removed_and_what_is_gone_is_called_as_before(
+    remit: Remit, project: Path
+) -> None:
+    plan = put(project, update(), create("made/new.txt"))
+    assert applied(remit, plan).code == 0
+    script = next((project / "agent_outputs/reports").glob("*/rollback.py"))
+    ran = subprocess.run([sys.executable, "-I", str(script)], env={}, check=True, capture_output=True, timeout=60)
+    lines = ran.stdout.decode().splitlines()
+    assert sorted(lines[:-1]) == ["removed   made", "removed   made/new.txt", "restored  settings.json"]
+    assert lines[-1] == "1 restored, 2 removed, 0 kept"
+    assert applied(remit, put(project, create("other/new.txt"))).code == 0
+    (project / "other/new.txt").unlink()
+    (project / "other").rmdir()
+    told = remit("rollback", "last")
+    assert (told.code, "removed" in told.out) == (0, False), told
+    assert "2 checkpoints as before the plan, 2 of them were not touched" in told.out
+    assert "  as before other: not touched\n" in told.out
+
+
 @pytest.mark.req("PX-17")
 def test_after_the_script_every_list_has_the_same_figures(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update(), create("new.txt"))).code == 0

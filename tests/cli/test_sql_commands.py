@@ -166,6 +166,26 @@ def test_a_plan_whose_rule_would_not_hold_cannot_be_approved_at_all(remit: Remit
     assert issued == 1, "that of the first plan of this project"
 
 
+@pytest.mark.req("PX-18")
+def test_the_next_step_for_a_database_in_use_is_to_close_the_program(remit: Remit, project: Path) -> None:
+    write_plan(project, "busy", sql("b", "DELETE FROM orders"))
+    holder = "import duckdb, sys; d = duckdb.connect('shop.duckdb'); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder], cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        for more in ((), ("--even-if-it-fails",)):
+            refused = remit("run", "busy.json", "--yes", *more)
+            again = " ".join(("remit run busy.json --yes", *more))
+            assert (refused.code, "2011 DATABASE_BUSY" in refused.err) == (2, True), refused
+            assert "Close the program that has it open. If there is none, open it with DuckDB once" in refused.err
+            assert f"Then run the command again: {again}\n" in refused.err
+            assert "Correct the plan" not in refused.err
+        other.communicate()
+    assert remit("run", "busy.json", "--yes").code == 0
+
+
 def _read(leader: int) -> bytes:
     try:
         return os.read(leader, 65_536)

@@ -165,7 +165,7 @@ def test_a_capability_that_the_token_does_not_have_is_named(desked: Desked, addr
     with talking(over_http(address, desked.token("narrow", "task.run"))) as narrow:
         told = narrow.refused("propose_plan", plan=plan)
         assert (told["code"], told["where"]) == ("capability_missing", "capability plan.propose")
-        assert "remit token issue --cap plan.propose" in told["next_step"]
+        assert "remit token issue --sub narrow --cap plan.propose" in told["next_step"]
         assert narrow.refused("ask", utterance="are you there")["where"] == "capability goal.ask"
     assert file.read_text() == "one\ntwo\nthree\n"
 

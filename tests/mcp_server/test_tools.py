@@ -124,7 +124,8 @@ def test_a_rollback_that_would_overwrite_drift_is_refused_with_the_reason(desked
     assert taken.structured_content is not None
     assert taken.structured_content["status"] == "REFUSED"
     assert taken.structured_content["drifted"] is None, "which files those are is for people"
-    assert "Nothing was rolled back" in words_of(taken)
+    assert "Nothing was rolled back: something that the plan changed has changed again since." in words_of(taken)
+    assert words_of(taken).partition("{")[0].count("olled back") == 1
     assert file.read_text() == "somebody else's\n"
 
 

@@ -72,7 +72,7 @@ def test_a_refusal_says_who_could_and_never_the_token() -> None:
     with pytest.raises(RefusedError) as by_agent:
         require(agent("browser.navigate"), Right.APPLY)
     assert by_agent.value.reason is Reason.CAPABILITY_MISSING
-    assert "remit token issue --cap plan.apply" in by_agent.value.next_step
+    assert "remit token issue --sub bot --cap plan.apply" in by_agent.value.next_step
     with pytest.raises(RefusedError) as by_viewer:
         require(PersonCaller(Person("os:ana"), "viewer"), Right.DECIDE)
     assert by_viewer.value.reason is Reason.PERMISSION_DENIED

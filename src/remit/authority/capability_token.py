@@ -31,7 +31,7 @@ MAX_CACHED: Final = 1_000
 _HEADER: Final = frozenset({"alg", "typ", "kid"})
 _HEADER_BOUNDS: Final = Bounds(max_bytes=1_024, max_items=50)
 _SEGMENTS: Final = 3
-_REISSUE_ADVICE: Final = "Ask for a new token: remit token issue"
+_REISSUE_ADVICE: Final = "Ask for a new token: remit token issue --sub AGENT --cap CAPABILITY"
 
 
 @dataclass(frozen=True, slots=True)

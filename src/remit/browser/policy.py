@@ -4,6 +4,7 @@ It also has the answers of the browser operation to errors. `browser_error` turn
 nine errors of that operation, and `browser_reason` makes the sentence beside it.
 """
 
+import shlex
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, get_args
@@ -71,7 +72,8 @@ def require_capability(token: Token, kind: ActionType) -> str:
             Reason.CAPABILITY_MISSING,
             f"the token does not have the capability {needed}",
             where=needed,
-            next_step=f"Have one issued with it: remit token issue --cap {kind}",
+            next_step=f"Have one issued with it: remit token issue --sub {shlex.quote(token.agent_id)} --cap {kind}"
+            " --domain HOST",
         )
     return f"token {token.jti} has {needed}"
 
@@ -94,7 +96,7 @@ def require_host(constraints: TokenConstraints, host: str) -> None:
         where=f"{_CONSTRAINT}domains",
         next_step=(
             f"the token allows {allowed}, and not {host or 'a page without a host'}. To allow it, have a token issued"
-            " for it: remit token issue --domain"
+            " for it: remit token issue --sub AGENT --cap CAPABILITY --domain HOST"
         ),
     )
 
@@ -112,7 +114,8 @@ def require_within_limit(constraints: TokenConstraints, amount: Amount, currency
     if limit is None:
         raise limit_exceeded_error(
             f"{render_money(amount)} was declared; the token sets no limit for purchases, so it allows none. Have a"
-            " token issued with a limit: remit token issue --max-purchase"
+            " token issued with a limit: remit token issue --sub AGENT --cap purchase --domain HOST --max-purchase"
+            " AMOUNT"
         )
     if amount.currency != limit.currency:
         raise limit_exceeded_error(
@@ -147,7 +150,8 @@ def require_caller(token: Token, caller: str | None) -> None:
             Reason.BINDING_MISMATCH,
             "the token was issued to another agent",
             where="token, sub",
-            next_step="Have a token issued to this agent: remit token issue --sub",
+            next_step="Have a token issued to this agent: remit token issue"
+            f" --sub {shlex.quote(caller)} --cap CAPABILITY",
         )
 
 

@@ -1,5 +1,7 @@
 """Decides by token and by the function's own rule whether an agent may call a function with these arguments."""
 
+import shlex
+
 from remit.authority.capability_token import Token
 from remit.calls.function import VERDICTS, GovernedFunction, Verdict, named
 from remit.contracts.calls.call import CallArguments
@@ -14,7 +16,8 @@ def capability_missing(token: Token, function: GovernedFunction) -> Denial | Non
         Reason.CAPABILITY_MISSING,
         "the token does not allow this function",
         where=f"capability {function.capability}",
-        next_step=f"Have a token issued that does: remit token issue --cap {function.capability}",
+        next_step=f"Have a token issued that does: remit token issue --sub {shlex.quote(token.agent_id)} --cap"
+        f" {function.capability}",
     )
 
 

@@ -239,7 +239,7 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.RULE_FAILED: "Correct the plan or its rule, and have it approved again.",
     Reason.TIMED_OUT: "Do less at once, or raise the time limit.",
     Reason.CANCELLED: "Send the request again if it is still wanted.",
-    Reason.CAPABILITY_MISSING: "Ask a person for a token with this capability: remit token issue",
+    Reason.CAPABILITY_MISSING: "Ask a person for a token with it: remit token issue --sub AGENT --cap CAPABILITY",
     Reason.CONSTRAINT_VIOLATED: "Stay within the constraint, or ask a person for another token.",
     Reason.APPROVAL_PENDING: "Wait for an approver: remit approvals",
     Reason.APPROVAL_DENIED: "Read the approver's reason before you ask again.",

@@ -195,7 +195,8 @@ def _is_workspace(folder: Path) -> bool:
             Reason.STATE_UNSAFE,
             f"a folder above the state directory {privacy_problem(owner)}, and this user cannot read it",
             where=str(folder),
-            next_step=f"{_privacy_advice(owner, folder)} Or set REMIT_STATE, or HOME, to a folder of your own.",
+            next_step=f"{_privacy_advice(owner, folder)} Or set REMIT_STATE, XDG_STATE_HOME or HOME to a folder of your"
+            " own.",
         ) from None
     except OSError as problem:
         if problem.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:

@@ -56,14 +56,16 @@ def read_bearer(headers: list[str]) -> str:
             Reason.AUTHENTICATION_REQUIRED,
             "authentication is required: the request has no capability token",
             where="header Authorization",
-            next_step="Send the header Authorization with `Bearer TOKEN`. A person issues the token: remit token issue",
+            next_step="Send the header Authorization with `Bearer TOKEN`. A person issues the token:"
+            " remit token issue --sub AGENT --cap CAPABILITY",
         )
     if len(headers) != 1 or not headers[0].lower().startswith(_SCHEME):
         raise RefusedError(
             Reason.AUTHORITY_MALFORMED,
             "the header is not `Bearer TOKEN`, or the request has two of them",
             where="header Authorization",
-            next_step="Send the header Authorization once, with `Bearer TOKEN`. A person issues it: remit token issue",
+            next_step="Send the header Authorization once, with `Bearer TOKEN`. A person issues it:"
+            " remit token issue --sub AGENT --cap CAPABILITY",
         )
     return headers[0][len(_SCHEME) :].strip()
 

@@ -99,7 +99,7 @@ def _revoked(since: str) -> RefusedError:
         Reason.REVOKED,
         f"the token was revoked at {since}",
         where="token, jti",
-        next_step="Ask the owner for a new token: remit token issue",
+        next_step="Ask the owner for a new token: remit token issue --sub AGENT --cap CAPABILITY",
     )
 
 
@@ -118,7 +118,7 @@ def count_use(
             Reason.CONSTRAINT_VIOLATED,
             f"the token was used for {most:,} actions, which is its limit",
             where="constraints.max_actions",
-            next_step="Ask the owner for a new token: remit token issue",
+            next_step="Ask the owner for a new token: remit token issue --sub AGENT --cap CAPABILITY",
         )
     connection.execute(_USE, (tenant_id, jti, action_id, at))
 

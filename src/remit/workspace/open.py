@@ -115,9 +115,9 @@ def read_settings(state: StateDirectory) -> WorkspaceSettings:
             where=str(state.path),
             next_step=(
                 "If the workspace was made with REMIT_STATE, set it to the same folder here. An MCP client may not pass"
-                " it on: set it under `env` of the client. Also check HOME. New here: remit init. Moved or renamed:"
-                " remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup first, because `remit init` starts an"
-                " empty ledger."
+                " it on: set it under `env` of the client. Also check XDG_STATE_HOME and HOME. New here: remit init."
+                " Moved or renamed: remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup first, because"
+                " `remit init` starts an empty ledger."
             ),
         )
     require_private(state.path, what="the state directory of this workspace")

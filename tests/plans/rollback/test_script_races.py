@@ -197,7 +197,7 @@ def test_it_counts_only_what_it_touched(project: Project, capsys: pytest.Capture
     done = project.run_plan([("modify", "f", b"after"), ("create", "g", b"new")])
     project.write("f", b"before")
     assert load(project, done).main([]) == 0
-    assert capsys.readouterr().out.splitlines() == ["restored  g", "as before f", "1 restored, 0 kept"]
+    assert capsys.readouterr().out.splitlines() == ["removed   g", "as before f", "0 restored, 1 removed, 0 kept"]
 
 
 @pytest.mark.parametrize("action", [("modify", "f", b"after"), ("create", "g", b"new"), ("rename", "f", "g")])

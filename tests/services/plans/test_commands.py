@@ -14,6 +14,27 @@ from tests.plans.project import create, plan_of, replace
 __all__ = ["remit"]
 
 
+def test_the_next_step_for_a_missing_capability_is_a_whole_command(remit: Remit, tmp_path: Path) -> None:
+    assert remit("init").code == 0
+    (tmp_path / "project/a.txt").write_text("one\ntwo\n")
+    (tmp_path / "plan.json").write_bytes(plan_of(replace("a", "a.txt")))
+    token = remit("token", "issue", "--sub", "a bot", "--cap", "task.run").out.strip()
+    refused = remit("propose", str(tmp_path / "plan.json"), REMIT_TOKEN=token)
+    assert refused.code == 2
+    command = refused.err.partition("issued: remit ")[2].splitlines()[0]
+    assert command == "token issue --sub 'a bot' --cap plan.propose"
+    issued = remit(*shlex.split(command))
+    assert issued.code == 0
+    token = issued.out.strip()
+    assert remit("propose", str(tmp_path / "plan.json"), REMIT_TOKEN=token).code == 0
+    [name] = [
+        each["jti"] for each in remit("token", "list", "--json").document["tokens"] if "plan.propose" in str(each)
+    ]
+    assert remit("token", "revoke", name).code == 0
+    revoked = remit("propose", str(tmp_path / "plan.json"), REMIT_TOKEN=token)
+    assert "remit token issue --sub AGENT --cap CAPABILITY" in revoked.err
+
+
 def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit, tmp_path: Path) -> None:
     project = tmp_path / "project"
     assert remit("init").code == 0

@@ -10,6 +10,7 @@ from remit.cli.common.bidi import display_name
 from remit.cli.plans.render import list_missing_approvals, list_needed_approvals, normalise_names
 from remit.cli.plans.text import flag_for, quoted, render_problem
 from remit.contracts.plans.error_codes import PLAN_CODES
+from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, RefusedError
 from remit.core.text import counted
@@ -29,6 +30,7 @@ _REASONS: Final = {
     "content": Reason.CONTENT_REFUSED,
     "irreversible": Reason.IRREVERSIBLE,
 }
+_BUSY: Final = PLAN_CODES[Reason.DATABASE_BUSY].code
 MAX_NAMED: Final = 5
 MAX_COMMAND_LENGTH: Final = 1_500
 """A longer text of an error is cut, and a command that is cut cannot be run."""
@@ -70,9 +72,10 @@ def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: 
 
     With `shown`, the preview is on the screen and is not repeated. `deny` is the command that denies a proposed plan.
     """
-    if not document.problems or (allowed.even_if_it_fails and not document.cannot_be_approved):
+    busy = next((each for each in document.problems if each.error_code == _BUSY), None)
+    if not document.problems or (allowed.even_if_it_fails and not document.cannot_be_approved and busy is None):
         return
-    first = document.problems[0]
+    first = busy or document.problems[0]
     code = first.error_code
     reason = next((each for each, error in PLAN_CODES.items() if error.code == code), Reason.EFFECT_FAILED)
     more = f"; and {len(document.problems) - 1:,} more" if len(document.problems) > 1 else ""
@@ -81,7 +84,20 @@ def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: 
     if document.breaks_rule:
         consequence = consequence[:1].lower() + consequence[1:]
     what = f"{consequence}{named}"
-    raise RefusedError(reason, what, where=f"plan {document.plan_id}", next_step=_advise(document, allowed, deny))
+    raise RefusedError(
+        reason,
+        what,
+        where=f"plan {document.plan_id}",
+        next_step=_advise_on_busy(first) if busy else _advise(document, allowed, deny),
+    )
+
+
+def _advise_on_busy(problem: ErrorResponse) -> str:
+    """Advise to free the database. The plan itself needs no correction."""
+    free = "Close the program that has it open. If there is none, open it with DuckDB once, and close it."
+    if problem.details.target is None:
+        free = "Wait until the other session of the server has finished."
+    return f"{free} Then run the command again: {repeat_command()}"
 
 
 def _advise(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:

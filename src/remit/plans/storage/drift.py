@@ -34,7 +34,7 @@ def check_files(
     statuses: dict[str, tuple[FileStatus, State | None]] = {}
     for checkpoint in checkpoints:
         if checkpoint.file_kind == "directory":
-            statuses[checkpoint.checkpoint_id] = "left" if _is_folder(root, checkpoint.file_path) else "before", None
+            statuses[checkpoint.checkpoint_id] = "left" if is_folder(root, checkpoint.file_path) else "before", None
         else:
             state = states[checkpoint.new_path or checkpoint.file_path]
             statuses[checkpoint.checkpoint_id] = judge(checkpoint, states), state
@@ -233,7 +233,7 @@ def _read_open(located: Located, path: str, read: Callable[[int], T]) -> T | Non
         ) from None
 
 
-def _is_folder(root: str, path: str) -> bool:
+def is_folder(root: str, path: str) -> bool:
     located = locate_below(root, path)
     try:
         with contextlib.ExitStack() as stack:

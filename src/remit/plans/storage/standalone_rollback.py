@@ -678,7 +678,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
 def run(root: int, here: int, prepared: Prepared) -> int:
     """Restore the files. Return how many were kept because another program changed them just now."""
     manifest, checkpoints, verdicts, observed, backups = prepared
-    restored, skipped, changed = 0, 0, 0
+    restored, removed, skipped, changed = 0, 0, 0, 0
     for checkpoint in checkpoints:
         verdict, path = verdicts[checkpoint["checkpoint_id"]], checkpoint["file_path"]
         why = "" if verdict == "before" else restore(root, backups, checkpoint, verdict, observed)
@@ -687,13 +687,17 @@ def run(root: int, here: int, prepared: Prepared) -> int:
             changed += checkpoint.get("file_kind") != "directory"
             print_line(f"kept      {path}: {why}")
         else:
-            restored += verdict != "before"
+            is_new = checkpoint["operation_to_reverse"] == "CREATE"
+            removed += verdict != "before" and is_new
+            restored += verdict != "before" and not is_new
             checkpoint.update(restored_at=now_text(), restored_by=NAME)
-            print_line(f"{'as before' if verdict == 'before' else 'restored '} {path}")
+            done = "removed  " if is_new else "restored "
+            print_line(f"{'as before' if verdict == 'before' else done} {path}")
     if checkpoints:
         write_manifest(here, manifest)
     none_due = all(verdict == "before" for verdict in verdicts.values())
-    print_line("nothing left to do" if none_due else f"{restored} restored, {skipped} kept")
+    counts = f"{restored} restored, " + (f"{removed} removed, " if removed else "") + f"{skipped} kept"
+    print_line("nothing left to do" if none_due else counts)
     return changed
 
 

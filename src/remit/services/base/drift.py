@@ -12,6 +12,7 @@ from remit.plans.storage.drift import (
     changed_nothing,
     drift_digest,
     drifted_files,
+    is_folder,
     judge,
     paths_of,
     read_states,
@@ -29,7 +30,7 @@ class DriftReport(NamedTuple):
 
     target: RollbackTarget | None = None
     already_restored: frozenset[str] = frozenset()
-    """Checkpoints whose file is already as it was before the run."""
+    """Checkpoints whose file or folder is already as it was before the run."""
     drifted: Mapping[str, State | None] = {}
     """The paths that changed since the run, each with its current state."""
 
@@ -63,12 +64,16 @@ def detect_drift(workspace: Workspace, name: str, chosen: Collection[str]) -> Dr
     try:
         target = runs.rollback_target(runs.find(name))
         ids = resolve_checkpoints(target.manifest, chosen, target.folder)
-        files = [one for one in select(target.manifest, ids) if one.file_kind == "file"]
-        states = read_states(project_root(workspace), paths_of(files))
+        selected = select(target.manifest, ids)
+        files = [one for one in selected if one.file_kind == "file"]
+        root = project_root(workspace)
+        states = read_states(root, paths_of(files))
+        gone = [one for one in selected if one.file_kind == "directory" and not is_folder(root, one.file_path)]
     except RemitError:
         return DriftReport()
     verdicts = {one.checkpoint_id: judge(one, states) for one in files}
-    already_restored = frozenset(checkpoint_id for checkpoint_id, verdict in verdicts.items() if verdict == "before")
+    as_before = (checkpoint_id for checkpoint_id, verdict in verdicts.items() if verdict == "before")
+    already_restored = frozenset((*as_before, *(one.checkpoint_id for one in gone)))
     return DriftReport(target, already_restored, drifted_files(files, states))
 
 

@@ -5,6 +5,7 @@ gives the right, unless every token does. A right only permits the request. Whet
 execution engine, with its own authority.
 """
 
+import shlex
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -98,7 +99,8 @@ def require(caller: Caller, right: Right) -> None:
                 Reason.CAPABILITY_MISSING,
                 f"this token does not let its agent {rule.to}",
                 where=f"capability {rule.capability}",
-                next_step=f"Have a token with this capability issued: remit token issue --cap {rule.capability}",
+                next_step="Have a token with this capability issued: remit token issue"
+                f" --sub {shlex.quote(caller.token.agent_id)} --cap {rule.capability}",
             )
         raise RefusedError(
             Reason.PERMISSION_DENIED,

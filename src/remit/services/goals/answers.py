@@ -1,5 +1,6 @@
 """Answers to callers of the goal service: the state of a goal, what it waits for, and the next steps."""
 
+import shlex
 from typing import Final, NamedTuple
 
 from remit.contracts.goals.goal import AgentExecutionOutcome
@@ -113,7 +114,8 @@ def find_user(caller: Caller) -> User:
             Reason.CONSTRAINT_VIOLATED,
             "this token names no user for whom its agent may ask",
             where="constraints.user",
-            next_step="Have a token with a user issued: remit token issue --cap goal.ask --user USER --tenant TENANT",
+            next_step="Have a token with a user issued: remit token issue"
+            f" --sub {shlex.quote(caller.token.agent_id)} --cap goal.ask --user USER --tenant TENANT",
         )
     if caller.user is not None and caller.tenant is not None:
         return User(caller.user, caller.tenant)

@@ -155,13 +155,13 @@ def _undo_problem(reason: Reason, envelope_id: str, link: str | None) -> RemitEr
     if reason is Reason.DRIFTED:
         return RefusedError(
             Reason.DRIFTED,
-            "something that the plan changed has changed again since, so nothing was rolled back",
+            "something that the plan changed has changed again since",
             next_step=f"Only a person can overwrite the later changes, {console}at a terminal with:"
             f" remit rollback {envelope_id} --force",
         )
     return RefusedError(
         Reason.ROLLBACK_FAILED,
-        "the plan was not rolled back; the reason is shown to people only",
+        "the rollback did not succeed; the reason is shown to people only",
         next_step=f"Ask a person to look at the page of the run{link_text}",
     )
 
