@@ -30,13 +30,13 @@ def run(job):
     with open("made.txt", "w") as file:
         file.write(str(time.time()))
 """
-EDIT: Final = {
+EDIT: Final[dict[str, object]] = {
     "action_id": "a1",
     "action_type": "FILE_MODIFY",
     "target": "notes.txt",
     "operation": {"type": "text_replace", "pattern": "old", "replacement": "new"},
 }
-RUN: Final = {
+RUN: Final[dict[str, object]] = {
     "action_id": "p1",
     "action_type": "PIPELINE_RUN",
     "reversible": False,
