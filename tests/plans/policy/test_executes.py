@@ -16,7 +16,7 @@ pytestmark = pytest.mark.req("PV-02")
 CONNECTIONS = {
     "file": {"type": "duckdb", "path": "data/shop.duckdb"},
     "memory": {"type": "duckdb"},
-    "server": {"type": "postgresql", "url_variable": "SHOP_URL"},
+    "server": {"type": "postgresql", "url_variable": "SHOP_URL", "preview": "execute"},
 }
 PIPELINES = {
     "local": {"type": "sql", "connection": "file", "steps": ["a.sql"]},
@@ -37,7 +37,7 @@ def expect(connection: str) -> dict[str, Any]:
 
 
 def set_preview(value: str) -> SystemConfig:
-    """A configuration whose server has this setting. It is read by its name, because another part adds it."""
+    """A configuration whose server has this setting."""
     connection = CONFIG.connections["server"].model_copy(update={"preview": value})
     return CONFIG.model_copy(update={"connections": {**CONFIG.connections, "server": connection}})
 

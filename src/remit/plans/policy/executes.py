@@ -5,15 +5,11 @@ of files, or on a server in a transaction that is rolled back. A server connecti
 explained and not run (`preview`).
 """
 
-from typing import Final
-
 from remit.contracts.config.config import PostgresqlConnection, SqlPipeline, SystemConfig
 from remit.contracts.plans.plan import PipelineAction, Plan, SqlAction
 from remit.contracts.plans.validation_rules import SqlExpect
 from remit.plans.policy.pipelines import pipeline_of
 from remit.plans.policy.remote_sql import is_remote, server_of
-
-EXECUTE: Final = "execute"
 
 
 def executes_something(plan: Plan, config: SystemConfig) -> bool:
@@ -35,8 +31,7 @@ def _runs_on(name: str, config: SystemConfig) -> bool:
     connection = config.connections.get(name)
     if not isinstance(connection, PostgresqlConnection):
         return True
-    # The setting is added together with previews that explain. Until then every statement of a preview runs.
-    return bool(getattr(connection, "preview", EXECUTE) == EXECUTE)
+    return connection.preview == "execute"
 
 
 def runs_something(plan: Plan) -> bool:
