@@ -92,7 +92,7 @@ ASKED: dict[str, tuple[str, str, Callable[[Remit, Path], Arguments]]] = {
 
 @pytest.mark.req("PX-44")
 @pytest.mark.parametrize("name", ASKED)
-def test_a_refused_command_is_recorded_once_and_told_in_the_format_of_plans(
+def test_a_refused_command_is_recorded_once_and_shown_in_the_format_of_plans(
     remit: Remit, project: Path, workspace: Workspace, name: str
 ) -> None:
     operation, family, prepare = ASKED[name]
@@ -150,7 +150,7 @@ def test_what_cannot_be_parsed_is_refused_and_not_recorded(remit: Remit, project
 
 
 @pytest.mark.req("PX-44")
-def test_counts_that_no_entry_states_yet_are_told_beside_the_entries(
+def test_counts_that_no_entry_states_yet_are_shown_beside_the_entries(
     remit: Remit, project: Path, workspace: Workspace
 ) -> None:
     plan = (project / put(project, create("../outside.txt"))).read_bytes()

@@ -36,7 +36,7 @@ from remit.services.goals.approvals import (
     require_waiting,
 )
 from remit.services.goals.service import GoalRequestService
-from remit.services.plans.recording import about_proposal
+from remit.services.plans.refusal_records import about_proposal
 from remit.services.plans.service import PlanService
 
 MAX_RECENT: Final = 100

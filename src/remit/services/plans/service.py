@@ -41,7 +41,7 @@ from remit.services.plans.agent_preview import agent_document, agent_risk, agent
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
 from remit.services.plans.next_steps import advise_after_apply
-from remit.services.plans.recording import records_refusals, records_refusals_of_plan
+from remit.services.plans.refusal_records import records_refusals, records_refusals_of_plan
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
     APPROVED_STATES,
