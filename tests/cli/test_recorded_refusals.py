@@ -92,7 +92,7 @@ ASKED: dict[str, tuple[str, str, Callable[[Remit, Path], Arguments]]] = {
 
 @pytest.mark.req("PX-44")
 @pytest.mark.parametrize("name", ASKED)
-def test_a_refused_command_is_recorded_once_and_told_in_the_format_of_plans(
+def test_a_refused_command_is_recorded_once_and_shown_in_the_format_of_plans(
     remit: Remit, project: Path, workspace: Workspace, name: str
 ) -> None:
     operation, family, prepare = ASKED[name]

@@ -40,7 +40,7 @@ from remit.services.goals.approvals import (
     require_waiting,
 )
 from remit.services.goals.service import GoalRequestService
-from remit.services.plans.recorded_refusals import about_proposal
+from remit.services.plans.refusal_records import about_proposal
 from remit.services.plans.service import PlanService
 
 MAX_RECENT: Final = 100

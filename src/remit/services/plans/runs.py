@@ -27,7 +27,7 @@ from remit.services.base.run_list import (
 )
 from remit.services.plans.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_preview
 from remit.services.plans.next_steps import advise_after_undo
-from remit.services.plans.recorded_refusals import about_proposal, records_refusals
+from remit.services.plans.refusal_records import about_proposal, records_refusals
 from remit.services.plans.views import Views, decode_cursor, encode_cursor, view_undo
 from remit.store.claims import ClaimCompleted
 from remit.store.proposals import ProposalRow

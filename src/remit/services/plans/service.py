@@ -56,7 +56,7 @@ from remit.services.plans.read_grants import (
     read_document,
     subjects_of,
 )
-from remit.services.plans.recorded_refusals import records_refusals, records_refusals_of_plan
+from remit.services.plans.refusal_records import records_refusals, records_refusals_of_plan
 from remit.services.plans.runs import PlanRuns
 from remit.services.plans.views import (
     APPROVED_STATES,
