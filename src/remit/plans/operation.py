@@ -5,8 +5,8 @@ done in the modules below.
 
 parse, verify_authority    `contracts/plans/envelope.py` is the signed document; `authority/envelope.py` verifies it.
 decide                     `plans/policy/plan.py`. Add a policy check that does not need the disk to `decide_plan`.
-preview                    `plans/preview/store.py` finds the preview that was approved, and `plans/preview/inputs.py`
-                           compares its inputs. `plans/preview/build.py` computed it. Add a check that needs the files
+preview                    `plans/preview/store.py` finds the preview that was approved, and `plans/preview/approved.py`
+                           checks it. `plans/preview/build.py` computed it. Add a check that needs the files
                            there. A check that needs their content goes to `effects/plans/simulate.py`.
                            `plans/preparation` runs SQL and pipelines on copies.
 consent                    `plans/approval_checks.py`. `plans/policy/required_approvals.py` says what an approval must
@@ -52,13 +52,11 @@ from remit.core.ids import DEFAULT_TENANT, parse_time, render_time
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.steps import Ids
-from remit.effects.plans.validate import ROWS
 from remit.execution.decision import Denial, PolicyDecision
 from remit.execution.engine import Note, Notes, Operation, Preview, ReportWriteError
 from remit.execution.journal import RequestIds
 from remit.execution.protected_paths import is_forbidden
 from remit.fs import openat as beneath
-from remit.fs.paths import locate_below
 from remit.ledger.writer import Batch
 from remit.plans.apply.checkpoint import (
     PlanCheckpoint,
@@ -78,11 +76,10 @@ from remit.plans.apply.outcome import (
 )
 from remit.plans.apply.verify_and_undo import RunResult
 from remit.plans.approval_checks import require_same_inputs
-from remit.plans.engines.database_files import require_idle, require_none_busy
-from remit.plans.engines.duckdb import require_duckdb
+from remit.plans.engines.database_files import require_none_busy
 from remit.plans.model.folders import opened
 from remit.plans.model.remote_part import RemotePart
-from remit.plans.policy.executes import runs_on_files, runs_something
+from remit.plans.policy.executes import runs_on_files
 from remit.plans.policy.plan import decide_plan
 from remit.plans.policy.remote_sql import server_of
 from remit.plans.policy.required_approvals import uncovered
@@ -90,15 +87,12 @@ from remit.plans.policy.timeouts import plan_seconds
 from remit.plans.preparation.pipeline_scratch import describe_changed_folder
 from remit.plans.preparation.prepared import Engines, PreparedOutputs
 from remit.plans.preparation.remote_sql import PlanContext, PreparedStatements, prepare_statements
-from remit.plans.preview.build import PreviewTools, observe_new_folders, preview_plan
-from remit.plans.preview.inputs import changed_input_error, find_changed_input
-from remit.plans.preview.kept_outputs import outputs_gone_error
+from remit.plans.preview.approved import load_approved, require_idle_databases
+from remit.plans.preview.build import PreviewTools, preview_plan
 from remit.plans.preview.planned_effect import (
     PlannedEffect,
     PlannedOutput,
-    digest_of_preview,
     outputs_of,
-    with_folders,
 )
 from remit.plans.preview.store import PreviewStore
 from remit.plans.reports.execution_report import refusal_of
@@ -237,7 +231,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         self.environment.report_status(
             envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(plan_preview.steps.steps)
         )
-        _require_idle_databases(plan_preview, self.environment.rules.root())
+        require_idle_databases(plan_preview, self.environment.rules.root())
         now = self.environment.rules.clock()
         checkpoint = PlanCheckpoint(
             request_digest=granted.digest,
@@ -439,43 +433,16 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return describe_changed_folder(rules.root(), path, rules.config(), "the plan was approved", approved_at)
 
     def _load_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect | None:
-        """Return the stored preview that the envelope names, with its outputs open.
+        """Return the stored preview that the envelope names, with its outputs and its transaction open.
 
-        None for an envelope without one. Also for a plan of edits only, whose preview was removed, or one of whose
-        files does not exist any more: computing it executes nothing of the plan, and `consent` compares the inputs.
+        None if it must be computed: see `load_approved`. An envelope without one always needs that.
         """
-        digest = envelope.preview_digest
-        if digest is None:
+        if envelope.preview_digest is None:
             return None
-        rules, plan = self.environment.rules, envelope.plan
-        config, root = rules.config(), rules.root()
-        stored = self.previews.find(digest)
-        if stored is None or stored.prepared_text is None:
-            if runs_something(plan):
-                raise outputs_gone_error(f"plan {plan.plan_id}")
+        rules, stored = self.environment.rules, self.previews.find(envelope.preview_digest)
+        planned = load_approved(envelope, stored, rules.config(), rules.root())
+        if planned is None:
             return None
-        planned = stored.planned(plan, config, root)
-        bound = digest_of_preview(envelope.plan_digest, envelope.config_digest, envelope.inputs, planned.outputs)
-        if digest not in (bound, planned.digest) or bound != planned.digest:
-            raise RefusedError(
-                Reason.BINDING_MISMATCH,
-                "the stored preview is not the one that was approved",
-                where=f"envelope {envelope.envelope_id}, preview_digest",
-                next_step="Preview the plan again with `remit preview`, and approve it again.",
-            )
-        if any(rule["type"] == ROWS for rule in planned.steps.rules):
-            require_duckdb()  # before anything is changed, not when rules are checked
-        try:
-            _require_idle_databases(planned, root)  # first: a process that has a database open may change its file
-        except RemitError as problem:
-            require_none_busy([problem.as_json()])
-            raise
-        changed = find_changed_input(planned, root, config, "the plan was approved", envelope.issued_at)
-        if changed is not None and changed.is_missing and not runs_something(plan):
-            return None  # the spec's matrix of errors: an action fails if its file does not exist
-        if changed is not None:
-            raise changed_input_error(changed)
-        planned = with_folders(planned, observe_new_folders(planned.steps, root))
         self._open_outputs(envelope, planned.outputs)
         self._statements.update(self._statements_of(envelope, engines, planned.remote))
         if planned.remote is not None and not planned.doomed:
@@ -608,13 +575,3 @@ def _as_planned(preview: Preview) -> PlannedEffect:
     if not isinstance(preview, PlannedEffect):
         raise UsageError(Reason.MISUSE, "the preview of a plan was made by another operation")
     return preview
-
-
-def _require_idle_databases(plan_preview: PlannedEffect, root: str) -> None:
-    """Check again, right before the backups are written, that no other process has one of the databases open.
-
-    A process that opened a database since the preview would continue to use a file that the plan has replaced.
-    """
-    for step in plan_preview.steps.steps:
-        if is_marked(step) and step.problem is None and not step.unchanged:
-            require_idle(locate_below(root, plan_preview.steps.paths[step.path]), writes=True)

@@ -22,12 +22,10 @@ from remit.effects.plans.database_files import is_marked
 from remit.effects.plans.diff import BINARY
 from remit.effects.plans.steps import PlanStep, State, StepPlan
 from remit.fs import openat as beneath
-from remit.fs.paths import Located, locate_below
+from remit.fs.paths import Located
 from remit.plans.model.folders import (
     ObservedFolder,
     Parents,
-    check_inherited_rights,
-    closed_folder_error,
     needed_folders,
     observe_folders,
     opened,
@@ -47,6 +45,7 @@ from remit.plans.preparation.remote_sql import (
 )
 from remit.plans.preparation.sql_preview import findings_of_sql
 from remit.plans.preview.credentials import are_query_files_clean, is_preview_free_of_credentials
+from remit.plans.preview.disk_checks import find_obstacle, new_paths
 from remit.plans.preview.document import PlanPreview, collect_sql_previews
 from remit.plans.preview.ownership import find_permission_problems
 from remit.plans.preview.planned_effect import digest_of_preview, outputs_of, waves_of
@@ -104,7 +103,7 @@ def preview_plan(
             for step, one in zip(drafted.steps, simulated, strict=True)
         )
         _reject_refused_paths(steps)
-        folders = needed_folders(observed, (places[path] for path in _new_paths(steps)))
+        folders = needed_folders(observed, (places[path] for path in new_paths(steps)))
         _require_few_folders(folders, observed)
         first = _first_states(steps, simulated, places, existing)
         read = (*prepared.inputs, *(remote.inputs if remote is not None else ()))
@@ -189,8 +188,7 @@ def _simulated(
     if problem is not None and step.problem is not None and problem["reason"] != Reason.DEPENDENCY_FAILED:
         problem = step.problem  # as the host found it: the sandboxed process does not decide all of it
     if problem is None and not simulated.unchanged:
-        closed = [places[path] for path in paths_of([step]) if not observed[places[path].parents].writable]
-        found = closed_folder_error(closed[0]) if closed else denied or check_inherited_rights(step, observed, places)
+        found = find_obstacle(step, observed, places, denied)
         problem = found.as_json() if found else None
     return step._replace(
         before=simulated.before,
@@ -207,21 +205,6 @@ def _reject_refused_paths(steps: Iterable[PlanStep]) -> None:
         if step.problem is not None and step.problem["reason"] == Reason.PATH_REFUSED:
             details = {name: step.problem[name] for name in ("where", "next_step")}
             raise RefusedError(Reason.PATH_REFUSED, step.problem["what"], **details)
-
-
-def _new_paths(steps: Iterable[PlanStep]) -> Iterable[int]:
-    for step in steps:
-        if step.problem is None and step.move == "create":
-            yield step.path
-        elif step.problem is None and step.new_path is not None:
-            yield step.new_path
-
-
-def observe_new_folders(plan: StepPlan, root: str) -> list[str]:
-    """Return the folders that a simulated plan makes, as the disk is now. Refuses a path through a link."""
-    places = {path: locate_below(root, name) for path, name in enumerate(plan.paths)}
-    observed = observe_folders(places.values())
-    return list(needed_folders(observed, (places[path] for path in _new_paths(plan.steps))))
 
 
 def _require_few_folders(folders: Sequence[str], observed: Mapping[Parents, ObservedFolder]) -> None:

@@ -36,6 +36,8 @@ class ChangedInput(NamedTuple):
     how: str
     is_missing: bool = False
     """Whether the file does not exist any more."""
+    problem: RemitError | None = None
+    """Why it could not be compared, such as a link in its path."""
 
 
 def find_changed_input(
@@ -54,6 +56,8 @@ def find_changed_input(
 
 def changed_input_error(changed: ChangedInput) -> RefusedError:
     """Return the refusal of an approval whose input is not as it was approved."""
+    if isinstance(changed.problem, RefusedError) and changed.problem.reason is Reason.PATH_REFUSED:
+        return changed.problem
     return RefusedError(Reason.BINDING_MISMATCH, changed.how, where=changed.path, next_step=RESTORE_FILE)
 
 
@@ -81,7 +85,8 @@ def _changed_inputs(
     for path, found in _read_states(root, sorted(files), state_of_open):
         approved = inputs.get(path)
         if isinstance(found, RemitError):
-            yield ChangedInput(path, f"this file cannot be compared with its state when {when}: {found.what}")
+            how = f"this file cannot be compared with its state when {when}: {found.what}"
+            yield ChangedInput(path, how, problem=found)
         elif found is None and approved is not None:
             yield ChangedInput(path, f"this file existed when {when}, and does not exist now", is_missing=True)
         elif found is not None:
