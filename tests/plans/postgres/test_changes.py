@@ -1,10 +1,12 @@
 """Files and rows on a server, changed by one plan: both, or neither; and both taken back."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from remit.core.errors import RemitError
+from remit.plans.engines.postgres import PostgresEngine
 from tests.plans.postgres.postgres_project import DELETE, UPDATE, Store, mixed, on_shop
 from tests.plans.project import at_phase, plan_of, ran, refused, replace
 
@@ -104,16 +106,39 @@ def test_rows_that_no_statement_touches_may_change_meanwhile(store: Store) -> No
 
 
 @pytest.mark.req("PX-36")
-def test_rows_that_change_between_the_check_and_the_run_fail_the_plan_and_nothing_is_changed(store: Store) -> None:
+def test_rows_that_changed_since_the_preview_are_refused_and_the_approval_is_not_used(store: Store) -> None:
     envelope = store.approve(mixed()).canonical()
-    meddle = at_phase("CHECKPOINT", lambda: store.ask("UPDATE orders SET total = 99 WHERE id = 1") and None)
-    outcome = ran(store.workspace.apply(envelope, on_status=meddle))
-    assert outcome.status.status == "FAILED"
-    (error,) = outcome.errors
-    assert "another session changed rows of this plan" in error.message
+    (before,) = store.ask("SELECT total::text FROM orders WHERE id = 1")
+    store.ask("UPDATE orders SET total = 99 WHERE id = 1")
+    code, message = refused(store.workspace.apply(envelope))
+    assert (code, "not those that were approved" in message) == (1003, True)
+    assert "plan.intent" not in store.kinds()
     assert store.tree() == store.before[0]
     assert store.ask("SELECT total::text FROM orders WHERE id = 1") == [("99",)]
-    assert store.ask("SELECT count(*) FROM orders") == [(3,)]
+    store.ask(f"UPDATE orders SET total = {before[0]} WHERE id = 1")
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
+
+
+@pytest.mark.req("PV-03")
+def test_the_statements_run_once_in_the_preview_and_once_in_apply(store: Store) -> None:
+    runs: list[str] = []
+    begin, preview = PostgresEngine.begin, PostgresEngine.preview
+
+    def count_begin(*given: Any, **named: Any) -> Any:
+        runs.append("begin")
+        return begin(*given, **named)
+
+    def count_preview(*given: Any, **named: Any) -> Any:
+        runs.append("preview")
+        return preview(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PostgresEngine, "begin", count_begin)
+        patch.setattr(PostgresEngine, "preview", count_preview)
+        shown = store.workspace.preview(mixed())
+        envelope = store.workspace.approve(mixed(), as_seen=shown.digest)
+        assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
+    assert runs == ["preview", "begin"]
 
 
 def test_a_plan_may_change_rows_and_no_file(store: Store) -> None:

@@ -63,19 +63,17 @@ def office(open_office: Callable[[], Office]) -> Office:
     return open_office()
 
 
-def test_an_approval_after_rows_changed_names_their_table_and_the_command(office: Office) -> None:
+def test_an_apply_after_rows_changed_names_their_table_and_leaves_the_approval(office: Office) -> None:
+    """Approving executes nothing on the server. The apply compares the rows before the intent."""
     made = office.propose()
     office.store.ask("UPDATE orders SET state = 'done' WHERE id = 1")
-    problem = refusal_of(office.approve, made)
-    assert problem.reason is Reason.HASH_MISMATCH
-    assert "rows" in problem.what
-    assert "public.orders (2 updated in the preview, 1 updated now)" in problem.what
-    assert "file" not in problem.what
-    assert "configuration" not in problem.what
-    assert problem.where == f"plan {made.plan_id}, connection shop"
-    assert f"remit approvals compute {made.proposal_id}" in problem.next_step
-    office.plans.compute_preview(ADMIN, made.proposal_id)
     assert office.approve(made).state == "APPROVED"
+    problem = refusal_of(office.plans.apply, ADMIN, made.proposal_id, wait=30)
+    assert problem.reason is Reason.BINDING_MISMATCH
+    assert "rows" in problem.what
+    assert "public.orders (1 updated)" in problem.what
+    assert problem.where == "connection:shop/"
+    office.store.ask("UPDATE orders SET state = 'open' WHERE id = 1")
 
 
 def test_an_approval_after_a_file_changed_names_the_file(office: Office) -> None:

@@ -8,15 +8,12 @@ from click.testing import CliRunner
 from remit.cli import main
 from tests.plans.postgres.postgres_project import SECRET, VARIABLE, Store, mixed, on_shop
 from tests.plans.project import plan_of, refused
+from tests.support.kept_text import read_kept
 
 
 def files_with(store: Store, word: str) -> set[str]:
-    """Every file below the test's folder that holds it: state, ledger, reports, logs and all."""
-    return {
-        str(path.relative_to(store.folder))
-        for path in store.folder.rglob("*")
-        if path.is_file() and not path.is_symlink() and word.encode() in path.read_bytes()
-    }
+    """Every file with the word below the test's folder: state, ledger, reports, logs and all but stored previews."""
+    return {str(path.relative_to(store.folder)) for path, text in read_kept(store.folder).items() if word in text}
 
 
 @pytest.mark.req("PX-34")

@@ -14,7 +14,7 @@ from remit.services.plans.service import PlanService
 from tests.plans.pipelines.pipeline_project import Works, nightly, pipeline, with_code
 from tests.plans.project import create, plan_of, ran, refused
 from tests.plans.sql.shop import DATABASE, sql
-from tests.services.plans.proposal_workspace import ADMIN, OPERATOR, VIEWER
+from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER
 
 RANDOM = "import uuid\ndef run(job):\n    open('own.txt', 'w').write(str(uuid.uuid4()))\n"
 
@@ -64,7 +64,7 @@ def test_from_a_proposal_to_its_effect_each_runs_once(works: Works, plans: PlanS
         update={"irreversible": allow.irreversible}
     )
     decided = plans.decide(
-        ADMIN, proposed.proposal_id, approved=True, preview_digest=shown.preview_digest, allow=approvals
+        APPROVER, proposed.proposal_id, approved=True, preview_digest=shown.preview_digest, allow=approvals
     )
     assert decided.state == "APPROVED"
     assert plans.apply(OPERATOR, proposed.proposal_id, wait=30).state == "APPLIED"
