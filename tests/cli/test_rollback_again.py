@@ -61,9 +61,7 @@ def test_a_run_is_found_by_the_id_of_its_proposal_whole_or_as_the_console_shows_
 
 
 @pytest.mark.req("PX-15", "PX-17")
-def test_what_the_plan_made_is_called_removed_and_what_is_gone_is_called_as_before(
-    remit: Remit, project: Path
-) -> None:
+def test_what_the_plan_made_is_called_removed_and_what_is_gone_is_called_as_before(remit: Remit, project: Path) -> None:
     plan = put(project, update(), create("made/new.txt"))
     assert applied(remit, plan).code == 0
     script = next((project / "agent_outputs/reports").glob("*/rollback.py"))
