@@ -66,7 +66,7 @@ def report_statements(
 
 def _names_from_rows(executed: Sequence[ExecutedStatement], last: Rows | None) -> list[int]:
     """Return the columns of the last rows, from 1, whose names a PIVOT may have made of values. Those in its text are
-    known to whoever wrote it.
+    known to the author of the text.
     """
     pivoting = next((one.statement for one in executed if last is not None and one.rows is last), None)
     if pivoting is None or last is None or not pivoting.pivots:
