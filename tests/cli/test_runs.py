@@ -58,6 +58,17 @@ def test_runs_are_listed_newest_first_with_what_can_be_undone(remit: Remit, proj
     assert "remit runs --limit 10" in cut
 
 
+def test_the_report_of_the_newest_run_is_named_and_has_its_changes_and_errors(remit: Remit, project: Path) -> None:
+    """Refusals and the messages for agents point here."""
+    assert applied(remit, put(project, update())).code == 0
+    lines = remit("runs").out.splitlines()
+    assert lines[-3].endswith("is in its report folder. Each is named by: remit runs --json")
+    [run] = remit("runs", "--json").document
+    assert lines[-2] == f"That of {run['envelope_id'].rpartition('-')[2]}: {run['report']}/"
+    names = {path.name for path in (project / run["report"]).iterdir()}
+    assert names >= {"execution_report.json", "change_log.json"}, names
+
+
 def test_a_run_is_rolled_back_by_its_short_name_only_if_that_is_unambiguous(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
     name = envelope_of(project)

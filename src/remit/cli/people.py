@@ -56,9 +56,12 @@ def invite(
         echo_unlisted_user(workspace, user, tenant)
         served = find_server(workspace.state)
     server = served.url if served else None
-    invitation = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}
-    if made.user:
-        invitation |= {"user": made.user, "tenant": made.tenant or ""}
+    invitation: dict[str, str | None] = {
+        "person": made.person_id,
+        "role": made.role,
+        "expires_at": render_time(made.expires_at),
+    }
+    invitation |= {"user": made.user, "tenant": made.tenant} if made.user else {}
     if as_json:
         show_json({**invitation, "link": f"{server}{made.path}" if server else None, "path": made.path})
         return

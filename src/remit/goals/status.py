@@ -95,7 +95,7 @@ def read_goal_awaiting_approval(
 def read_decided_goal(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> DecidedGoal | None:
-    """Return a goal that needed an approval and was decided. None if no approver has decided it."""
+    """Return a goal that needed an approval and was decided. None if it was not decided."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
     asked = history.newest("APPROVAL_REQUESTED")
     if asked is None or history.approval is None or history.answered_at is None:

@@ -155,9 +155,24 @@ def test_values_that_became_names_of_columns_are_known_as_such(shop: Shop) -> No
     pivot = "PIVOT t ON b IN words USING sum(a)"
     output = shop.run(pivot)
     assert {column["name"] for column in output["schema"]} >= {"one", "two"}, "the control"
-    assert output["names_are_values"] is True
-    assert shop.run("SELECT a FROM t")["names_are_values"] is False
-    assert shop.run(f"{pivot}; SELECT a FROM t")["names_are_values"] is False
+    assert len(output["names_from_rows"]) == len(output["schema"]) >= 2
+    assert shop.run("SELECT a FROM t")["names_from_rows"] == []
+    assert shop.run(f"{pivot}; SELECT a FROM t")["names_from_rows"] == []
+
+
+@pytest.mark.req("PX-18")
+def test_names_of_columns_that_are_in_the_text_are_no_secret(shop: Shop) -> None:
+    shop.run("CREATE TABLE s AS SELECT 'x' AS region, b AS kind, a AS n FROM t")
+    plain = shop.run("PIVOT s ON kind IN ('one', 'two') USING sum(n) GROUP BY region")
+    assert [column["name"] for column in plain["schema"]] == ["region", "one", "two"]
+    assert plain["names_from_rows"] == []
+    several = shop.run("PIVOT s ON kind IN ('one') USING sum(n) AS total, max(n) GROUP BY region")
+    assert ([column["name"] for column in several["schema"]][1:], several["names_from_rows"]) == (
+        ["one_total", "one_max(n)"],
+        [],
+    )
+    implied = shop.run("PIVOT s ON kind IN ('one') USING sum(n)")
+    assert implied["names_from_rows"] == [1], "region is not in the text"
 
 
 @pytest.mark.req("PX-18")

@@ -170,6 +170,25 @@ def test_values_that_became_names_of_columns_are_not_revealed(
     assert "hunter2" not in everything_kept(shop, tmp_path, caplog.text + outcome.canonical().decode())
 
 
+@pytest.mark.req("PX-18")
+def test_names_of_columns_that_the_plan_itself_gives_are_shown(shop: Shop) -> None:
+    text = "PIVOT orders ON state IN ('open', 'done') USING count(*) GROUP BY amount"
+    (told,) = shop.workspace.preview(plan_of(sql("a1", text))).document.sql
+    assert [column.name for column in told.columns] == ["amount", "open", "done"]
+
+
+@pytest.mark.req("PX-18")
+def test_a_text_that_cannot_be_parsed_names_the_word_also_if_it_has_parameters(shop: Shop) -> None:
+    text = "UPDATE orders\nSET at = $wanted"
+    document = shop.workspace.preview(plan_of(sql("a1", text, parameters={"wanted": "zq81"}))).document
+    (problem,) = document.problems
+    assert 'line 2: Parser Error: syntax error at or near "at"' in problem.message
+    quoted = "SELECT 1 'quokka' = $wanted"
+    (problem,) = shop.workspace.preview(plan_of(sql("a1", quoted, parameters={"wanted": "zq81"}))).document.problems
+    assert "quokka" not in problem.message
+    assert "syntax error at or near ..." in problem.message
+
+
 @pytest.mark.parametrize("name", ["main", "temp", "system", "memory", "information_schema", "pg_catalog"])
 def test_a_database_may_be_called_like_something_of_the_engines(open_shop: Callable[..., Shop], name: str) -> None:
     path = f"data/{name}.duckdb"

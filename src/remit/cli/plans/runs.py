@@ -146,6 +146,10 @@ def _print_next_step(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
         click.echo(f"There are older runs. To see them too: remit runs --limit {10 * len(shown)}")
     if any(run.status == "UNFINISHED" for run in shown):
         click.echo("To finish or undo interrupted runs: remit recover")
+    reported = next((run for run in shown if run.what == "plan" and run.report), None)
+    if reported is not None:
+        click.echo("What a run changed, or why it failed, is in its report folder. Each is named by: remit runs --json")
+        click.echo(f"That of {shorten_run_id(reported.envelope_id)}: {display_name(reported.report or '')}/")
     latest = next((run for run in shown if run.can_be_undone), None)
     if latest is None and all(run.undo != "UNKNOWN" for run in shown):
         click.echo("None of these can be rolled back any more.")

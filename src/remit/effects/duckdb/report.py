@@ -8,6 +8,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.effects.duckdb.rows import Rows
 from remit.effects.duckdb.scan_rows import ScanResult
 from remit.effects.duckdb.statements import DuckdbStatement
+from remit.effects.duckdb.traits import names_in_text
 
 MAX_DESCRIPTION: Final = 512 << 10
 """The limit of the descriptions of all statements, in characters."""
@@ -37,8 +38,9 @@ def report_statements(
     """Return the output of the effect.
 
     `rows` are the first rows of the last statement that reads, as text, and `schema` has their columns. `reads` and
-    `writes` of a statement are None if they are not known. The output says nothing about the files, except the findings
-    in saved rows. The files are not synced: the host hashes them, and makes its own copies durable.
+    `writes` of a statement are None if they are not known. `names_from_rows` has the numbers of the columns whose names
+    may be values of rows. The output says nothing about the files, except the findings in saved rows. The files are not
+    synced: the host hashes them, and makes its own copies durable.
     """
     description = [one.description for one in executed]
     if len(json.dumps(description)) > MAX_DESCRIPTION:
@@ -55,11 +57,25 @@ def report_statements(
         "rows": rows,
         "result_rows": last.total if last is not None else 0,
         "schema": last.columns if last is not None else [],
-        "names_are_values": any(one.statement.pivots for one in executed if one.rows is not None and one.rows is last),
+        "names_from_rows": _names_from_rows(executed, last),
         "changed": changed,
         "findings": [found._asdict() for found in scan.findings] if scan is not None else [],
         "remarks": [*_volatile(executed), *(scan.remarks if scan is not None else ())],
     }
+
+
+def _names_from_rows(executed: Sequence[ExecutedStatement], last: Rows | None) -> list[int]:
+    """Return the columns of the last rows, from 1, whose names a PIVOT may have made of values. Those in its text are
+    known to the author of the text.
+    """
+    pivoting = next((one.statement for one in executed if last is not None and one.rows is last), None)
+    if pivoting is None or last is None or not pivoting.pivots:
+        return []
+    return [
+        number
+        for number, column in enumerate(last.columns, start=1)
+        if not names_in_text(pivoting.text, column["name"])
+    ]
 
 
 def _texts(executed: Sequence[ExecutedStatement], remaining: int) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from remit.effects.duckdb.denylist import is_call
-from remit.effects.duckdb.lexer import DuckdbToken
+from remit.effects.duckdb.lexer import DuckdbToken, tokens_of
 
 _BY_TIME: Final = frozenset(
     (
@@ -33,6 +33,19 @@ def upserts(tokens: Sequence[DuckdbToken]) -> bool:
 def pivots(tokens: Sequence[DuckdbToken]) -> bool:
     """Return whether values of rows may become names of columns."""
     return any(token.word in _PIVOTS for token in tokens)
+
+
+def names_in_text(text: str, column: str) -> bool:
+    """Return whether the name of a column is in the text: as a name or a string, or as one with an aggregate, such as
+    `open_total` of PIVOT ... IN ('open') USING sum(amount) AS total.
+    """
+    written = {
+        token.text.strip("'\"") if token.is_string or token.is_quoted else token.text for token in tokens_of(text)
+    }
+    return any(
+        column == word or (column.startswith(f"{word}_") and column[len(word) + 1 :].lower() in text.lower())
+        for word in written
+    )
 
 
 def nondeterministic_calls(tokens: Sequence[DuckdbToken]) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ _OF_THE_TEXT: Final = "the SQL text"
 _NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
 # Messages of DuckDB may quote a piece of the text: a string, or a long number.
 _ENGINE_ERROR: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTALL)
+_UNREADABLE: Final = "the engine cannot read it: "
+"""How the effect begins the message about a text that DuckDB cannot parse."""
 _QUOTED: Final = re.compile(r"'[^']*'?|\"(?![A-Za-z_]\w{0,62}\")[^\"]*\"|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
 
 
@@ -124,7 +126,9 @@ class Engine:
             except InterruptedTaskError as cut:
                 raise _interrupted_error(cut, question.seconds) from None
             except RemitError as problem:
-                what = without_text(problem.what, has_values=bool(question.parameters))
+                # A text that cannot be parsed has no values yet.
+                is_bound = bool(question.parameters) and not problem.what.startswith(_UNREADABLE)
+                what = without_text(problem.what, has_values=is_bound)
                 raise problem.with_changes(what=what) from None
         return read_answer(finished.output)
 
@@ -232,8 +236,8 @@ def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
     statements = [_statement(one) for one in _list(output["statements"])]
     listed = limit_statements(statements)
     columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
-    changed, anonymous = output["changed"], output.get("names_are_values", False)
-    if not isinstance(changed, bool) or not isinstance(anonymous, bool):
+    changed, of_rows = output["changed"], _list(output.get("names_from_rows", []))
+    if not isinstance(changed, bool):
         raise TypeError("no flag")
     texts, unseen = _select_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
     return DuckdbAnswer(
@@ -241,7 +245,8 @@ def _read(output: Mapping[str, Any]) -> DuckdbAnswer:
         statements=listed,
         left_out=len(statements) - len(listed),
         columns=tuple(
-            _column(number, "" if anonymous else name, kind) for number, (name, kind) in enumerate(columns, start=1)
+            _column(number, "" if number in of_rows else name, kind)
+            for number, (name, kind) in enumerate(columns, start=1)
         ),
         rows=tuple(
             tuple(_cell(name, cell) for (name, _), cell in zip(columns, _list(row), strict=False))
