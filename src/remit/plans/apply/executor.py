@@ -177,7 +177,10 @@ class PlanExecutor:
             return None
         self._report_status(checkpoint, "RUNNING")
         with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
-            return self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote, folder)
+            files = sum(original.state.size for original in checkpoint.originals.values())
+            return self.transactions.begin(
+                checkpoint.envelope_id, statements, checkpoint.remote, folder, backup_bytes=files
+            )
 
     def _remote_results(self, checkpoint: PlanCheckpoint) -> tuple[Result, ...]:
         now = self.environment.now()

@@ -60,8 +60,16 @@ class OpenTransactions:
     _open: dict[str, _OpenSession] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
 
-    def begin(self, key: str, statements: PreparedStatements, part: RemotePart, folder: ReportFolder) -> RowBackup:
-        """Run the statements and keep their transaction open.
+    def begin(
+        self,
+        key: str,
+        statements: PreparedStatements,
+        part: RemotePart,
+        folder: ReportFolder,
+        *,
+        backup_bytes: int = 0,
+    ) -> RowBackup:
+        """Run the statements and keep their transaction open. `backup_bytes`: the size of the backups of files.
 
         Raises an error if the server is not as it was at the preview. The caller then closes the transaction. When this
         returns, the rollback data is durable in `folder`.
@@ -73,6 +81,8 @@ class OpenTransactions:
         result = session.result
         try:
             _require_as_previewed(result, statements, part)
+            if not part.why_irreversible:  # else no before-images are kept
+                _require_backup_limit(result, statements, backup_bytes)
             return _back_up_rows(result, part, folder)
         finally:
             if result.images is not None:
@@ -202,6 +212,19 @@ def _bound_now(result: PostgresResult, statements: PreparedStatements, part: Rem
         return result.bound
     definitions = result.definitions if part.computed == "explain" else None
     return bound_of_texts(part.computed, statements.server.where, statements.texts, definitions)
+
+
+def _require_backup_limit(result: PostgresResult, statements: PreparedStatements, backup_bytes: int) -> None:
+    """Refuse too large before-images. Their size is not known before, if the preview did not run the statements."""
+    most, rows = statements.most_backup_bytes, 0 if result.images is None else result.images.state.size
+    if most is not None and rows and backup_bytes + rows > most:
+        raise EnvironmentFailureError(
+            Reason.LIMIT_EXCEEDED,
+            f"the backups would have {backup_bytes + rows:,} bytes, {rows:,} of them for rows on a server, and {most:,}"
+            " are allowed",
+            where=statements.server.where,
+            next_step="Nothing was changed. Split the plan, or raise limits.max_backup_bytes in remit.yaml.",
+        )
 
 
 def _back_up_rows(result: PostgresResult, part: RemotePart, folder: ReportFolder) -> RowBackup:
