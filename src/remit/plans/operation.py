@@ -448,7 +448,8 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         if planned.remote is not None and not planned.doomed:
             # The only run of the statements. Their transaction is committed last; a refusal here leaves the approval.
             statements = self._statements[envelope.envelope_id]
-            self._executor.transactions.begin(envelope.envelope_id, statements, planned.remote)
+            files = sum(state.size for state in planned.to_back_up.values() if state is not None)
+            self._executor.transactions.begin(envelope.envelope_id, statements, planned.remote, backup_bytes=files)
         return planned
 
     def _compute_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect:

@@ -230,6 +230,18 @@ def test_what_only_a_run_finds_out_is_refused_before_commit(open_store: Callable
     assert "preview: execute" in str(outcome.errors)
 
 
+@pytest.mark.req("PV-05", "PX-20")
+def test_rows_that_are_too_large_to_back_up_are_found_in_the_apply(open_store: Callable[..., Store]) -> None:
+    store = open_store(connections={"shop": CONNECTION}, limits={"max_backup_bytes": 20_000})
+    store.ask("UPDATE orders SET state = repeat('x', 30000) WHERE id = 1")
+    rows = store.rows()
+    outcome = store.apply(plan_of(replace("a1", "a.txt"), on_shop("a2", "UPDATE orders SET total = 1")))
+    assert outcome.status.status in ("FAILED", "ROLLED_BACK")
+    assert "limits.max_backup_bytes" in str(outcome.errors)
+    assert store.rows() == rows
+    assert store.tree() == store.before[0]
+
+
 @pytest.mark.req("PV-05", "PX-34")
 def test_an_explained_preview_waits_for_no_writer_and_blocks_none(open_store: Callable[..., Store]) -> None:
     store = open_store(connections=mode("explain", lock_timeout_seconds=1))

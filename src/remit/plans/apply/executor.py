@@ -180,7 +180,8 @@ class PlanExecutor:
             return None
         self._report_status(checkpoint, "RUNNING")
         if not self.transactions.is_open(checkpoint.envelope_id):
-            self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote)
+            files = sum(original.state.size for original in checkpoint.originals.values())
+            self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote, backup_bytes=files)
         with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
             return self.transactions.back_up_rows(checkpoint.envelope_id, checkpoint.remote, folder)
 

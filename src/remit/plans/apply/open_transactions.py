@@ -65,8 +65,10 @@ class OpenTransactions:
     _open: dict[str, _OpenSession] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
 
-    def begin(self, key: str, statements: PreparedStatements, part: RemotePart) -> None:
+    def begin(self, key: str, statements: PreparedStatements, part: RemotePart, *, backup_bytes: int) -> None:
         """Run the statements and keep their transaction open. Nothing is committed.
+
+        `backup_bytes` is the size of the backups of files: together with the rows they have a limit.
 
         Refuses the plan if the server is not as it was at the preview. This is before the intent, so the approval is
         not used then. The caller closes the transaction, however the request ends.
@@ -77,6 +79,8 @@ class OpenTransactions:
         reach("elsewhere.begun")
         try:
             _require_as_previewed(session.result, statements, part)
+            if not part.why_irreversible:  # else no before-images are kept
+                _require_backup_limit(session.result, statements, backup_bytes)
         except RemitError:
             self.close(key)
             raise
@@ -230,6 +234,19 @@ def _bound_now(result: PostgresResult, statements: PreparedStatements, part: Rem
         return result.bound
     definitions = result.definitions if part.computed == "explain" else None
     return bound_of_texts(part.computed, statements.server.where, statements.texts, definitions)
+
+
+def _require_backup_limit(result: PostgresResult, statements: PreparedStatements, backup_bytes: int) -> None:
+    """Refuse too large before-images. Their size is not known before, if the preview did not run the statements."""
+    most, rows = statements.most_backup_bytes, 0 if result.images is None else result.images.state.size
+    if most is not None and rows and backup_bytes + rows > most:
+        raise EnvironmentFailureError(
+            Reason.LIMIT_EXCEEDED,
+            f"the backups would have {backup_bytes + rows:,} bytes, {rows:,} of them for rows on a server, and {most:,}"
+            " are allowed",
+            where=statements.server.where,
+            next_step="Nothing was changed. Split the plan, or raise limits.max_backup_bytes in remit.yaml.",
+        )
 
 
 def _back_up_rows(result: PostgresResult, part: RemotePart, folder: ReportFolder) -> RowBackup:

@@ -68,6 +68,8 @@ class PreparedStatements(NamedTuple):
     seconds: float
     preview: str = "execute"
     """What a preview does on the server: `execute`, `explain` or `off`, as the connection says."""
+    most_backup_bytes: int | None = None
+    """The limit for all backups of the plan, before-images of rows included. None: no limit."""
 
 
 class RemotePreview(NamedTuple):
@@ -143,7 +145,8 @@ def prepare_statements(
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
     how = connection.preview if isinstance(connection, PostgresqlConnection) else "off"
     most = min(seconds, float(sum(seconds_for(each, config) for each in actions)))
-    return PreparedStatements(servers.find(name), tuple(texts), reads_only, most, how), read
+    most_bytes = config.limits.max_backup_bytes
+    return PreparedStatements(servers.find(name), tuple(texts), reads_only, most, how, most_bytes), read
 
 
 def bound_as(connection: str) -> str:
