@@ -282,6 +282,16 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         write_rollback_files(folder, build_run_manifest(checkpoint, planned, checkpoint.started_at))
         return checkpoint
 
+    def prewarm(self, granted: ApprovedPlan, checkpoint: PlanCheckpoint) -> None:  # noqa: ARG002 - the hook's
+        """Start the sandbox, so that a machine that cannot confine effects is found before the approval is used."""
+        if not checkpoint.doomed and checkpoint.steps.steps:
+            self.environment.runner(
+                checkpoint.envelope_id,
+                needs_parsers=checkpoint.needs_parsers,
+                plan_id=checkpoint.plan_id,
+                steps=checkpoint.steps,
+            )
+
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
         """Verify the envelope again, with the current configuration and time."""
         envelope = granted.envelope

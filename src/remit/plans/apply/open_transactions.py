@@ -64,6 +64,8 @@ class OpenTransactions:
     """Returns the servers for one request."""
     _open: dict[str, _OpenSession] = field(default_factory=dict, init=False, repr=False)
     _committed: set[str] = field(default_factory=set, init=False, repr=False)
+    _images: dict[str, int] = field(default_factory=dict, init=False, repr=False)
+    """The open files of before-images that are not stored yet."""
 
     def begin(self, key: str, statements: PreparedStatements, part: RemotePart, *, backup_bytes: int) -> None:
         """Run the statements and keep their transaction open. Nothing is committed.
@@ -76,6 +78,8 @@ class OpenTransactions:
         servers = self.servers(key)
         session = _open_with_retry(servers, statements, defines=part.computed == "explain")
         self._open[key] = _OpenSession(statements.server, session)
+        if session.result.images is not None:
+            self._images[key] = session.result.images.descriptor
         reach("elsewhere.begun")
         try:
             _require_as_previewed(session.result, statements, part)
@@ -90,12 +94,10 @@ class OpenTransactions:
 
     def back_up_rows(self, key: str, part: RemotePart, folder: ReportFolder) -> RowBackup:
         """Store the before-images of the open transaction. When this returns, they are durable in `folder`."""
-        result = self._open[key].session.result
         try:
-            return _back_up_rows(result, part, folder)
+            return _back_up_rows(self._open[key].session.result, part, folder)
         finally:
-            if result.images is not None:
-                os.close(result.images.descriptor)
+            self._close_images(key)
 
     def find_drifted_rows(self, key: str, connection: str, images: int, seconds: float) -> tuple[DriftedRows, ...]:
         """Return the rows that have changed since the run."""
@@ -151,8 +153,13 @@ class OpenTransactions:
 
     def close(self, key: str) -> None:
         """Close the session, however the request ends. The server rolls back a transaction that was not committed."""
+        self._close_images(key)
         if (opened := self._open.pop(key, None)) is not None:
             opened.session.close()
+
+    def _close_images(self, key: str) -> None:
+        if (descriptor := self._images.pop(key, None)) is not None:
+            os.close(descriptor)
 
 
 def not_committed_error(what: str, where: str, next_step: str = "") -> VerificationFailedError:
