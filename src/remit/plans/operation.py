@@ -282,7 +282,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         write_rollback_files(folder, build_run_manifest(checkpoint, planned, checkpoint.started_at))
         return checkpoint
 
-    def prewarm(self, granted: ApprovedPlan, checkpoint: PlanCheckpoint) -> None:  # noqa: ARG002 - the hook's
+    def prewarm(self, granted: ApprovedPlan, checkpoint: PlanCheckpoint) -> None:
         """Start the sandbox, so that a machine that cannot confine effects is found before the approval is used."""
         if not checkpoint.doomed and checkpoint.steps.steps:
             self.environment.runner(
