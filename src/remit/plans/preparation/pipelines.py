@@ -1,8 +1,7 @@
 """Runs a pipeline action on copies before any decision. The action becomes a change of each of its files.
 
 Nothing reaches the project before the intent. Only the files that the configuration names for the pipeline ever reach
-it. A pipeline runs for the preview, and again when the plan is applied. If it uses the time or random numbers, the
-second run may leave other content than the preview showed.
+it. A pipeline on files runs once, for the preview. Its outputs are kept, and are put in place when the plan is applied.
 """
 
 from collections.abc import Sequence
