@@ -43,7 +43,7 @@ def require_taken_back(shop: Shop, plan: bytes, **hooks: Any) -> tuple[int, str]
     """The code and the words; everything is as before, byte for byte. That it would fail was known."""
     shop.write("notes.txt")
     before = shop.tree()
-    outcome = shop.apply(plan, even_if_it_fails=True, **hooks)
+    outcome = shop.apply_despite_rules(plan, **hooks)
     assert outcome.status.status == "ROLLED_BACK", outcome
     assert shop.tree() == before
     assert not list(shop.root.rglob(".remit-*"))
@@ -229,7 +229,7 @@ def test_a_plan_can_be_cancelled_while_a_rule_is_checked(open_shop: Callable[...
     listen = at_phase("VERIFYING", wanted.clear)
     plan = plan_of(create("a", "x.txt"), rules=[expect(ENDLESS, [1])])
     before = shop.tree()
-    outcome = shop.apply(plan, even_if_it_fails=True, on_status=listen, is_cancelled=lambda: not wanted)
+    outcome = shop.apply_despite_rules(plan, on_status=listen, is_cancelled=lambda: not wanted)
     assert outcome.status.status == "CANCELLED", outcome
     assert shop.tree() == before
 
@@ -306,7 +306,7 @@ def test_a_link_in_place_of_the_database_is_not_followed(open_shop: Callable[...
     (shop.root / "other.duckdb").symlink_to(shop.database)
     shop.write("notes.txt")
     plan = plan_of(replace("a1", "notes.txt"), rules=[expect("SELECT 1", [1], connection="other")])
-    outcome = shop.apply(plan, even_if_it_fails=True)
+    outcome = shop.apply_despite_rules(plan)
     assert outcome.status.status == "ROLLED_BACK"
     assert shop.read("notes.txt") == "one\ntwo\nthree\n"
 
@@ -332,9 +332,8 @@ def test_recovery_checks_the_rules_too(shop: Shop, tmp_path: Path, holds: bool) 
     shop.write("notes.txt")
     before = shop.tree()
     kept = tmp_path / "envelope.json"
-    kept.write_bytes(
-        shop.approve(changes(expect(ALL_DONE, ["done", 3 if holds else 4])), even_if_it_fails=not holds).canonical()
-    )
+    plan = changes(expect(ALL_DONE, ["done", 3 if holds else 4]))
+    kept.write_bytes((shop.approve(plan) if holds else shop.approve_despite_rules(plan)).canonical())
     command = [preloaded.python(), "-c", APPLY, str(shop.root), str(kept)]
     assert run_child(command, fault=Fault("road.effect_done"), environment=shop.environ).killed
     assert shop.rows(ALL_DONE) == [("done", 3)]
@@ -383,7 +382,7 @@ def test_a_plan_with_a_forbidden_statement_is_undone_as_a_whole(shop: Shop) -> N
     )
     before = shop.tree()
     assert shop.workspace.preview(plan).document.would_end == "ROLLED_BACK"
-    outcome = shop.apply(plan, even_if_it_fails=True)
+    outcome = shop.apply_despite_rules(plan)
     assert (outcome.status.status, [error.error_code for error in outcome.errors]) == ("ROLLED_BACK", [1110])
     assert shop.tree() == before
 
@@ -397,6 +396,6 @@ def test_a_macro_of_the_database_cannot_make_a_rule_hold(open_shop: Callable[...
     shop.write("notes.txt")
     rules = [expect("SELECT id FROM orders ORDER BY id", [1])]
     plan = plan_of(replace("a1", "notes.txt"), rules=rules)
-    assert shop.apply(plan, even_if_it_fails=True).status.status == "ROLLED_BACK"
+    assert shop.apply_despite_rules(plan).status.status == "ROLLED_BACK"
     (told,) = shop.workspace.preview(plan_of(sql("a1", "SELECT id FROM orders ORDER BY id"))).document.sql
     assert (told.result_rows, told.rows[0][0]) == (3, "1")
