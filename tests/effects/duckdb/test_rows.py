@@ -180,7 +180,7 @@ def test_a_remark_names_functions_of_time_and_chance(shop: Shop) -> None:
     text = (
         "UPDATE t SET b = now()::VARCHAR; SELECT current_date, random() FROM t USING SAMPLE 1;SELECT 'now()' AS \"now\""
     )
-    asks = [remark.partition(": the applied result may differ")[0] for remark in shop.run(text)["remarks"]]
+    asks = [remark.partition(": a preview that is computed again")[0] for remark in shop.run(text)["remarks"]]
     assert asks == [
         "statement 1 (UPDATE) uses now()",
         "statement 2 (SELECT) uses current_date, random(), SAMPLE",
