@@ -29,7 +29,7 @@ def test_a_fresh_store_is_as_shipped(world: World) -> None:
         assert {name.partition(" ")[2] for name in present_shape(connection) if name.startswith("table ")} == tables(
             connection.dialect
         )
-    assert len(tables("sqlite")) == len(tables("postgresql")) == 16
+    assert len(tables("sqlite")) == len(tables("postgresql")) == 17
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])

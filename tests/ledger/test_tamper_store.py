@@ -133,7 +133,7 @@ def test_a_fresh_store_has_its_guards_and_no_others(world: World) -> None:
     with world.store.reading() as connection:
         assert list(missing_guards(connection)) == []
         assert list(foreign_triggers(connection)) == []
-    assert len(guards_of(world)) == (49 if world.attacker.dialect == "sqlite" else 34)
+    assert len(guards_of(world)) == (50 if world.attacker.dialect == "sqlite" else 35)
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])

@@ -8,11 +8,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ALWAYS_THERE = ["core/ids", "masking/text", "version", "contracts/base", "plans/model/folders", "goals/outcomes"]
+ALWAYS_THERE = [
+    *("core/ids", "masking/text", "version", "contracts/base", "plans/model/folders", "goals/outcomes"),
+    # The modules that a contract names must exist.
+    *("cli/help", "mcp_server/server", "services/views", "web/pages", "workspace/paths", "plans/proposals/draft"),
+    *("plans/apply/executor", "plans/approval_checks", "plans/draft_operation", "plans/operation", "plans/run_queries"),
+    *("plans/preparation/prepare", "plans/preview/build", "plans/preview/document", "plans/preview/inputs"),
+    *("plans/preview/kept_outputs", "plans/preview/planned_effect", "plans/preview/store", "plans/service"),
+]
 ONE_WAY = "Imports go one way BROKEN"
 EFFECTS = "Effects and the sandboxed child know only contracts"
 IN_PLANS = "Inside plans"
 IN_GOALS = "Inside goals"
+COMPUTING = "Only two operations compute previews"
+STORED = "What finds and compares stored previews"
 
 
 def _lint(folder: Path, modules: dict[str, str]) -> tuple[int, str]:
@@ -38,9 +47,10 @@ def _lint(folder: Path, modules: dict[str, str]) -> tuple[int, str]:
 def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
     modules = {"ledger/append": "import remit.store.rows", "store/rows": "import remit.core.errors"}
     code, output = _lint(tmp_path, modules)
-    assert (code, "4 kept, 0 broken" in output) == (0, True), output
+    assert (code, "6 kept, 0 broken" in output) == (0, True), output
 
 
+@pytest.mark.req("PV-02")
 @pytest.mark.parametrize(
     "modules, broken",
     [
@@ -86,6 +96,16 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         ({"goals/core": "import remit.goals.promotion", "goals/promotion": ""}, IN_GOALS),
         ({"goals/core": "import remit.goals.actions.runner", "goals/actions/runner": ""}, IN_GOALS),
         ({"goals/gates": "import remit.goals.service", "goals/service": ""}, IN_GOALS),
+        ({"services/views": "import remit.plans.preview.build"}, COMPUTING),
+        ({"web/pages": "import remit.plans.preparation.prepare"}, COMPUTING),
+        ({"plans/service": "import remit.plans.preview.build"}, COMPUTING),
+        (
+            {
+                "plans/preview/store": "import remit.plans.preview.document",
+                "plans/preview/document": "import remit.plans.preview.build",
+            },
+            STORED,
+        ),
     ],
     ids=[
         "upwards",
@@ -113,6 +133,10 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         "core of goals to promotion",
         "core of goals to what has actions signed",
         "gates to the service",
+        "view to computing",
+        "page to preparing",
+        "service to computing",
+        "stored previews to computing by way of their document",
     ],
 )
 @pytest.mark.req("EI-17")
