@@ -204,6 +204,8 @@ def check_waiting(made: Made) -> Iterator[str]:
     code, said = made.remit("approvals", "compute", plans["pending"]["proposal"], "--json")
     if code:
         yield f"the preview of the pending proposal cannot be computed: {said}"
+    else:
+        yield from _check_pending(made, plans["pending"]["proposal"], json.loads(said))
     code, said = made.remit("apply", "--proposal", plans["denied"]["proposal"], "--json")
     if not code or made.plan_files("denied") != UNTOUCHED:
         yield f"the denied proposal is applied: {said}"
@@ -217,6 +219,18 @@ def check_waiting(made: Made) -> Iterator[str]:
     revoked = [each["jti"] for each in json.loads(said)["tokens"] if each["revoked_at"]]
     if revoked != [made.story["revoked"]]:
         yield f"tokens: {said}"
+
+
+def _check_pending(made: Made, proposal: str, shown: dict[str, Any]) -> Iterator[str]:
+    """The pending proposal, whose preview is computed now, can be approved and applied."""
+    digest = shown["preview_digest"] if "preview_digest" in shown else shown["preview"]["preview_digest"]
+    for words in (("approvals", "approve", proposal, "--digest", digest, "--full"), ("apply", "--proposal", proposal)):
+        code, said = made.remit(*words, "--json")
+        if code:
+            yield f"the pending proposal cannot be decided and applied, {words[0]}: {said}"
+            return
+    if made.plan_files("pending") != EDITED:
+        yield f"the pending proposal is applied otherwise: {made.plan_files('pending')}"
 
 
 def _check_approved(made: Made, *, approvals_hold: bool) -> Iterator[str]:
