@@ -100,19 +100,26 @@ class Plans:
         self._recovering = threading.Lock()
         self._recovered = False
 
-    def preview(self, plan: bytes | Plan, hooks: PlanHooks = NO_HOOKS, *, fresh: bool = False) -> RecordedPreview:
+    def preview(
+        self,
+        plan: bytes | Plan,
+        hooks: PlanHooks = NO_HOOKS,
+        *,
+        fresh: bool = False,
+        readable_if_full: bool = False,
+    ) -> RecordedPreview:
         """Return the preview of the plan for the files as they are now. Raises `RefusedError`.
 
         A stored preview is used if no input changed since and it has not expired. Otherwise, and with `fresh`, the
         preview is computed, stored and recorded for `hooks.actor`. A preview with rows of a database server, or with a
-        problem, is computed each time.
+        problem, is computed each time. With `readable_if_full`, a preview past the quota is stored without its outputs.
         """
         parsed = Plan.parse(plan) if isinstance(plan, bytes) else plan
         if not fresh and (found := self._find_current(parsed)) is not None:
             return found
         computed = self._compute(parsed, hooks)
         try:
-            self.previews.save(computed, hooks.actor)
+            self.previews.save(computed, hooks.actor, readable_if_full=readable_if_full)
         finally:
             computed.prepared.close()
         return recorded(computed, parsed, computed.document)

@@ -77,7 +77,7 @@ def recorded_of(row: PlanPreviewRow) -> dict[str, str | int]:
     }
 
 
-def store_plan_preview(connection: Connection, row: PlanPreviewRow, document: str, prepared: str) -> None:
+def store_plan_preview(connection: Connection, row: PlanPreviewRow, document: str, prepared: str | None) -> None:
     """Store a preview, in place of an earlier one with the same digest. References to the earlier one stay."""
     found = connection.execute(
         _REPLACE,

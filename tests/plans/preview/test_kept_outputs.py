@@ -152,6 +152,23 @@ def test_what_nothing_refers_to_makes_space_for_a_new_preview(open_works: Callab
     assert ran(works.workspace.apply(envelope)).status.status == "SUCCESS"
 
 
+@pytest.mark.req("PV-04", "PV-03")
+def test_whether_an_agents_preview_is_stored_does_not_depend_on_the_size_of_outputs(
+    open_works: Callable[..., Works],
+) -> None:
+    """An agent with plan.read would learn the size of what it may not see. A person computes it again to approve it."""
+    works = open_works(limits={"max_prepared_bytes_per_agent": 1})
+    plan = plan_of(sql("a1", UPDATE, connection="shop"))
+    hooks = PlanHooks(actor="agent:bot")
+    shown = works.workspace.plans.preview(plan, hooks, readable_if_full=True)
+    stored = works.workspace.plans.previews.find(shown.digest)
+    assert stored is not None
+    assert (stored.document, stored.prepared_text, kept(works)) == (shown.document, None, [])
+    with pytest.raises(RefusedError, match="max_prepared_bytes_per_agent"):
+        works.workspace.approve(plan, as_seen=shown.digest)
+    assert works.workspace.verify_ledger().holds
+
+
 # --- proved ----------------------------------------------------------------------------------------------------------
 
 

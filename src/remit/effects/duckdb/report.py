@@ -94,7 +94,7 @@ def _volatile(executed: Sequence[ExecutedStatement]) -> list[str]:
     """Return remarks about results that may differ if the preview is computed again. This one is what is applied."""
     volatile = [one.statement for one in executed if one.statement.volatile]
     return [
-        f"statement {one.number} ({one.kind}) uses {', '.join(one.volatile)}: a preview that is computed again may have "
-        "another result"
+        f"statement {one.number} ({one.kind}) uses {', '.join(one.volatile)}: a preview that is computed again may "
+        "have another result"
         for one in volatile[:_MAX_VOLATILE]
     ]

@@ -99,8 +99,13 @@ class PreviewStore:
     # --- storing ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def keeping(self, preview: PlanPreview, actor: str | None) -> Iterator[Callable[[Batch], None]]:
-        """Make the outputs durable, and yield the work that records the preview. The caller commits it in the block."""
+    def keeping(
+        self, preview: PlanPreview, actor: str | None, *, outputs: bool = True
+    ) -> Iterator[Callable[[Batch], None]]:
+        """Make the outputs durable, and yield the work that records the preview. The caller commits it in the block.
+
+        Without `outputs`, the preview can be read, and must be computed again before it is approved.
+        """
         document, prepared = preview.document.canonical().decode(), render_planned(preview)
         draft = PlanPreviewRow(
             _TENANT,
@@ -111,7 +116,7 @@ class PreviewStore:
             str(actor or ""),
             digest_bytes(document.encode()),
             digest_bytes(prepared.encode()),
-            preview.output_bytes,
+            preview.output_bytes if outputs else 0,
             preview.at,
             preview.expires_at,
             kept_until="",
@@ -122,19 +127,30 @@ class PreviewStore:
         def record(batch: Batch) -> None:
             evicted[:] = self._free_space(batch, draft)
             entry = batch.append(NewEntry(_TENANT, KIND, draft.preview_digest, recorded_of(draft), actor=actor))
-            store_plan_preview(batch.store, draft._replace(entry_seq=entry.seq), document, prepared)
+            row = draft._replace(entry_seq=entry.seq)
+            store_plan_preview(batch.store, row, document, prepared if outputs or not preview.outputs else None)
             reach("preview.recorded")
 
-        with self.outputs.keep(preview.digest, preview.prepared.descriptors):
+        with self.outputs.keep(preview.digest, preview.prepared.descriptors if outputs else {}):
             yield record
             reach("preview.stored")
         for digest in evicted:
             self.outputs.remove(digest)
 
-    def save(self, preview: PlanPreview, actor: str | None) -> None:
-        """Store a preview with its outputs, in a transaction of its own."""
-        with self.keeping(preview, actor) as record:
-            self._ledger().transact(record)
+    def save(self, preview: PlanPreview, actor: str | None, *, readable_if_full: bool = False) -> None:
+        """Store a preview with its outputs, in a transaction of its own.
+
+        With `readable_if_full`, a preview that exceeds the quota is stored without its outputs. An agent may read its
+        preview, so the size of outputs that it may not see must not decide whether there is one.
+        """
+        try:
+            with self.keeping(preview, actor) as record:
+                self._ledger().transact(record)
+        except RefusedError as problem:
+            if not readable_if_full or problem.reason is not Reason.RESOURCE_EXHAUSTED:
+                raise
+            with self.keeping(preview, actor, outputs=False) as record:
+                self._ledger().transact(record)
 
     def refer(self, batch: Batch, preview_digest: str, until: str) -> None:
         """Keep a preview until an approval of it expires. Refuses one that was removed meanwhile."""

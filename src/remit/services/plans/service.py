@@ -197,7 +197,7 @@ class PlanService(PlanRuns):
                 return
             try:
                 preview = self._workspace.plans.preview(
-                    text, PlanHooks(is_cancelled=lambda: job.is_cancelled, actor=actor)
+                    text, PlanHooks(is_cancelled=lambda: job.is_cancelled, actor=actor), readable_if_full=True
                 )
             except RemitError as problem:
                 if problem.reason is not Reason.CANCELLED:
