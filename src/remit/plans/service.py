@@ -218,7 +218,7 @@ class Plans:
         if stored.row.plan_digest != plan.digest():
             raise OutdatedPreviewError(plan.plan_id, "", "this is the digest of a preview of another plan")
         now = render_time(self._clock())
-        if now >= max(stored.row.expires_at, stored.row.kept_until):
+        if now >= max(stored.row.expires_at, stored.row.kept_until, stored.row.proposed_until):
             raise OutdatedPreviewError(plan.plan_id, "", f"the preview expired at {stored.row.expires_at[:19]}Z")
         config, root = self._rules.config(), self._rules.root()
         if stored.row.config_digest != config.digest():

@@ -23,7 +23,9 @@ class PlanPreviewRow(NamedTuple):
     expires_at: str
     """Until when it may be used without being computed again."""
     kept_until: str
-    """Until when a proposal or an envelope refers to it. Empty if none does."""
+    """Until when an envelope refers to it. Empty if none did."""
+    proposed_until: str
+    """Until when a pending proposal refers to it. Empty if none did."""
     entry_seq: int
 
 
@@ -38,7 +40,7 @@ KIND: Final = "plan.previewed"
 """The entry of a computed preview, with the digests of the document and of the prepared data."""
 
 _COLUMNS: Final = ", ".join(PlanPreviewRow._fields)
-_INSERT: Final = f"INSERT INTO plan_previews ({_COLUMNS}, document, prepared) VALUES ({', '.join('?' * 15)})"
+_INSERT: Final = f"INSERT INTO plan_previews ({_COLUMNS}, document, prepared) VALUES ({', '.join('?' * 16)})"
 _REPLACE: Final = """UPDATE plan_previews SET owner = ?, document_digest = ?, prepared_digest = ?, output_bytes = ?,
   computed_at = ?, expires_at = ?, entry_seq = ?, document = ?, prepared = ?
   WHERE tenant_id = ? AND preview_digest = ?"""
@@ -53,8 +55,19 @@ _REFER: Final = (
 _RELEASE: Final = (
     "UPDATE plan_previews SET prepared = NULL, output_bytes = 0 WHERE tenant_id = ? AND preview_digest = ?"
 )
-_DELETE: Final = "DELETE FROM plan_previews WHERE tenant_id = ? AND preview_digest = ? AND kept_until <= ?"
-_UNREFERENCED: Final = f"""SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id = ? AND kept_until < ?
+_PROPOSE: Final = """UPDATE plan_previews SET proposed_until = ?
+  WHERE tenant_id = ? AND preview_digest = ? AND proposed_until < ?"""
+_END_PROPOSED: Final = """UPDATE plan_previews SET proposed_until = ?
+  WHERE tenant_id = ? AND preview_digest = ? AND proposed_until > ? AND NOT EXISTS (
+    SELECT 1 FROM proposal_previews v
+    JOIN plan_proposals p ON p.tenant_id = v.tenant_id AND p.proposal_id = v.proposal_id
+    WHERE v.tenant_id = plan_previews.tenant_id AND v.preview_digest = plan_previews.preview_digest
+      AND p.state = 'PENDING')"""
+_END_KEPT: Final = """UPDATE plan_previews SET kept_until = ?
+  WHERE tenant_id = ? AND preview_digest = ? AND kept_until > ?"""
+_FREE: Final = "kept_until <= ? AND proposed_until <= ?"
+_DELETE: Final = f"DELETE FROM plan_previews WHERE tenant_id = ? AND preview_digest = ? AND {_FREE}"
+_UNREFERENCED: Final = f"""SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id = ? AND {_FREE}
   ORDER BY computed_at, preview_digest"""
 _KEPT: Final = """SELECT COALESCE(SUM(output_bytes), 0),
     COALESCE(SUM(CASE WHEN owner = ? THEN output_bytes ELSE 0 END), 0)
@@ -118,9 +131,24 @@ def previews_of_plan(
 
 
 def refer_to_preview(connection: Connection, tenant_id: str, preview_digest: str, until: str) -> bool:
-    """Keep a preview and its outputs until this time. Returns whether there is such a preview."""
+    """Keep a preview and its outputs until an envelope expires. Returns whether there is such a preview."""
     connection.execute(_REFER, (until, tenant_id, preview_digest, until))
     return find_plan_preview(connection, tenant_id, preview_digest) is not None
+
+
+def end_reference(connection: Connection, tenant_id: str, preview_digest: str, now: str) -> None:
+    """End the reference of an envelope that is used or cancelled."""
+    connection.execute(_END_KEPT, (now, tenant_id, preview_digest, now))
+
+
+def propose_preview(connection: Connection, tenant_id: str, preview_digest: str, until: str) -> None:
+    """Keep a preview and its outputs until a proposal expires, if there is such a preview."""
+    connection.execute(_PROPOSE, (until, tenant_id, preview_digest, until))
+
+
+def end_proposed(connection: Connection, tenant_id: str, preview_digest: str, now: str) -> None:
+    """End the reference of a proposal that is closed or has another preview, unless another pending one has it."""
+    connection.execute(_END_PROPOSED, (now, tenant_id, preview_digest, now))
 
 
 def release_preview(connection: Connection, tenant_id: str, preview_digest: str) -> None:
@@ -130,12 +158,12 @@ def release_preview(connection: Connection, tenant_id: str, preview_digest: str)
 
 def delete_preview(connection: Connection, tenant_id: str, preview_digest: str, now: str) -> bool:
     """Delete a preview that nothing refers to now. Returns whether it was deleted."""
-    return connection.execute(_DELETE, (tenant_id, preview_digest, now)) > 0
+    return connection.execute(_DELETE, (tenant_id, preview_digest, now, now)) > 0
 
 
 def unreferenced_previews(connection: Connection, tenant_id: str, now: str) -> list[PlanPreviewRow]:
     """Return the previews that no proposal and no envelope refers to, the oldest first."""
-    return [PlanPreviewRow(*row) for row in connection.rows(_UNREFERENCED, (tenant_id, now))]
+    return [PlanPreviewRow(*row) for row in connection.rows(_UNREFERENCED, (tenant_id, now, now))]
 
 
 def kept_bytes(connection: Connection, tenant_id: str, owner: str) -> KeptBytes:

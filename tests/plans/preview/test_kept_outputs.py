@@ -15,9 +15,11 @@ from remit.contracts.plans.plan import Plan
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.crypto.keyring import load_signer
 from remit.plans.model.callbacks import PlanHooks
+from remit.services.plans.service import PlanService
 from tests.plans.pipelines.pipeline_project import Works, pipeline
 from tests.plans.project import create, plan_of, ran, refused, replace
 from tests.plans.sql.shop import sql
+from tests.services.plans.proposal_workspace import ADMIN, APPROVER
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
 from tests.support.task_workspace import MovableClock
@@ -166,6 +168,27 @@ def test_whether_an_agents_preview_is_stored_does_not_depend_on_the_size_of_outp
     assert (stored.document, stored.prepared_text, kept(works)) == (shown.document, None, [])
     with pytest.raises(RefusedError, match="max_prepared_bytes_per_agent"):
         works.workspace.approve(plan, as_seen=shown.digest)
+    assert works.workspace.verify_ledger().holds
+
+
+@pytest.mark.req("PV-03")
+def test_a_closed_proposal_and_a_preview_that_was_computed_again_free_their_outputs(works: Works) -> None:
+    plans = PlanService(works.workspace)
+    try:
+        first = plans.propose(ADMIN, plan_of(sql("a1", UPDATE, connection="shop"), plan_id="one"))
+        second = plans.propose(ADMIN, plan_of(sql("a1", UPDATE, connection="shop"), plan_id="two"))
+        other = plans.propose(ADMIN, plan_of(sql("a1", UPDATE, connection="shop"), plan_id="two"), key="k")
+        digests = [plans.read_preview(ADMIN, one.proposal_id).preview_digest for one in (first, second)]
+        assert works.workspace.prune() == []
+        plans.decide(APPROVER, first.proposal_id, approved=False)
+        assert [one.folder for one in works.workspace.prune()] == digests[:1]
+        plans.cancel(ADMIN, second.proposal_id)
+        assert works.workspace.prune() == []  # the other proposal has the same preview
+        plans.cancel(ADMIN, other.proposal_id)
+        assert [one.folder for one in works.workspace.prune()] == digests[1:]
+        assert kept(works) == []
+    finally:
+        plans.close()
     assert works.workspace.verify_ledger().holds
 
 

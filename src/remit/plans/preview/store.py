@@ -33,6 +33,7 @@ from remit.store.plan_previews import (
     PlanPreviewRow,
     applicable_digests,
     delete_preview,
+    end_reference,
     find_plan_preview,
     kept_bytes,
     previews_of_plan,
@@ -120,6 +121,7 @@ class PreviewStore:
             preview.at,
             preview.expires_at,
             kept_until="",
+            proposed_until="",
             entry_seq=0,
         )
         evicted: list[str] = []
@@ -171,7 +173,7 @@ class PreviewStore:
         now = render_time(self._clock())
         with self._ledger().store.reading_pooled() as connection:
             rows = previews_of_plan(connection, _TENANT, plan_digest, config_digest)
-            found = [self._verified(connection, row) for row in rows if now < max(row.expires_at, row.kept_until)]
+            found = [self._verified(connection, row) for row in rows if now < _usable_until(row)]
         yield from found
 
     def _verified(self, connection: Connection, row: PlanPreviewRow) -> StoredPlanPreview:
@@ -206,10 +208,7 @@ class PreviewStore:
 
     def end_reference(self, batch: Batch, preview_digest: str) -> None:
         """Record that the approval of a preview is used, so that nothing refers to it any more."""
-        batch.store.execute(
-            "UPDATE plan_previews SET kept_until = ? WHERE tenant_id = ? AND preview_digest = ? AND kept_until > ?",
-            (now := render_time(batch.time_in(_TENANT)), _TENANT, preview_digest, now),
-        )
+        end_reference(batch.store, _TENANT, preview_digest, render_time(batch.time_in(_TENANT)))
 
     def prune(self, *, dry_run: bool = False) -> list[PrunedPreview]:
         """Remove the outputs of expired previews, and those that a crash left behind. Never those of an approval.
@@ -241,12 +240,12 @@ class PreviewStore:
         pruned = []
         days = self._config().retention.rollback_days
         for row in unreferenced_previews(connection, _TENANT, now):
-            was_used = bool(row.kept_until)
+            was_used = bool(row.kept_until or row.proposed_until)
             if not was_used and row.expires_at > now:
                 continue
             is_over = days is not None and render_time(parse_time(row.computed_at) + timedelta(days=days)) <= now
             if row.output_bytes:
-                why = "its approval is used or expired" if was_used else "expired, and not approved"
+                why = "no approval and no pending proposal needs it" if was_used else "expired, and not approved"
                 pruned.append(PrunedPreview(row.preview_digest, row.output_bytes, why))
             if dry_run:
                 continue
@@ -265,7 +264,9 @@ class PreviewStore:
         now, limits = render_time(batch.time_in(_TENANT)), self._config().limits
         evicted: list[str] = []
         unreferenced = unreferenced_previews(batch.store, _TENANT, now)
-        for row in [row for row in unreferenced if row.expires_at <= now and not row.kept_until][:_MOST_CLEARED]:
+        for row in [
+            row for row in unreferenced if row.expires_at <= now and not (row.kept_until or row.proposed_until)
+        ][:_MOST_CLEARED]:
             delete_preview(batch.store, _TENANT, row.preview_digest, now)
             evicted.append(row.preview_digest)
         if not draft.output_bytes:
@@ -288,6 +289,10 @@ class PreviewStore:
         if of_owner > limits.max_prepared_bytes_per_agent:
             raise _quota_error(of_owner, limits.max_prepared_bytes_per_agent, "max_prepared_bytes_per_agent")
         return evicted
+
+
+def _usable_until(row: PlanPreviewRow) -> str:
+    return max(row.expires_at, row.kept_until, row.proposed_until)
 
 
 def preview_gone_error(preview_digest: str) -> RefusedError:

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from remit.core.canonical import digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
-from remit.core.faultpoints import reach
 from remit.crypto.signing import Keyring
 from remit.ledger.entry import Entry, NewEntry
 from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.plans.proposals.errors import unverified_row_error
 from remit.store.connection import Connection
-from remit.store.plan_previews import refer_to_preview
+from remit.store.plan_previews import end_proposed, propose_preview
 from remit.store.proposal_previews import (
     COMPUTED_AGAIN,
     COMPUTING_FAILED,
@@ -102,10 +101,12 @@ def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entr
         entry.created_at,
         entry.seq,
     )
+    earlier = read_preview(batch.store, row.tenant_id, row.proposal_id)
     store_preview(batch.store, stored, computed.document.decode())
     # If it was removed since, for lack of space, it must be computed again before an approval. Its text is stored here.
-    refer_to_preview(batch.store, row.tenant_id, computed.preview_digest, row.expires_at)
-    reach("preview.referred")
+    propose_preview(batch.store, row.tenant_id, computed.preview_digest, row.expires_at)
+    if earlier is not None and earlier[0].preview_digest != computed.preview_digest:
+        end_proposed(batch.store, row.tenant_id, earlier[0].preview_digest, entry.created_at)
 
 
 def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str) -> NewEntry:

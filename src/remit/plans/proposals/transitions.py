@@ -11,7 +11,8 @@ from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch
 from remit.plans.proposals.errors import already_closed_error, unverified_row_error
 from remit.store.connection import Connection
-from remit.store.proposal_previews import forget_document
+from remit.store.plan_previews import end_proposed, end_reference
+from remit.store.proposal_previews import forget_document, read_preview
 from remit.store.proposals import (
     KIND_OF,
     PLAN_DISCARDED,
@@ -42,9 +43,20 @@ def change_state(
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
         raise already_closed_error(now, last_step_at(batch.store, now))
+    _end_preview_references(batch, row, moved, entry.created_at)
     if state in PLAN_DISCARDED:
         forget_document(batch.store, row.tenant_id, row.proposal_id)
     return moved
+
+
+def _end_preview_references(batch: Batch, row: ProposalRow, moved: ProposalRow, now: str) -> None:
+    """Let go of the stored preview of a proposal that is decided or closed. An envelope has a reference of its own."""
+    stored = read_preview(batch.store, row.tenant_id, row.proposal_id)
+    if stored is None:
+        return
+    end_proposed(batch.store, row.tenant_id, stored[0].preview_digest, now)
+    if row.state == "APPROVED" and moved.state == "VOID":
+        end_reference(batch.store, row.tenant_id, stored[0].preview_digest, now)
 
 
 def build_entry(row: ProposalRow, state: StoredProposalState, actor: str | None, more: dict[str, Any]) -> NewEntry:

@@ -14,6 +14,7 @@ CREATE TABLE plan_previews (
   computed_at TEXT COLLATE "C" NOT NULL,
   expires_at TEXT COLLATE "C" NOT NULL,
   kept_until TEXT COLLATE "C" NOT NULL,
+  proposed_until TEXT COLLATE "C" NOT NULL,
   entry_seq BIGINT NOT NULL,
   document TEXT COLLATE "C" NOT NULL,
   prepared TEXT COLLATE "C",

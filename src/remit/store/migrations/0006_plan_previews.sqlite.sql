@@ -14,6 +14,7 @@ CREATE TABLE plan_previews (
   computed_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
   kept_until TEXT NOT NULL,
+  proposed_until TEXT NOT NULL,
   entry_seq INTEGER NOT NULL,
   document TEXT NOT NULL,
   prepared TEXT,
