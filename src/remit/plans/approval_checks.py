@@ -12,18 +12,13 @@ from remit.contracts.plans.sql_report import SqlTold
 from remit.core.errors import Reason, RefusedError
 from remit.fs.paths import plain_spelling
 from remit.plans.engines.database_files import require_none_busy
-from remit.plans.model.remote_part import render_counts
+from remit.plans.model.remote_part import OTHER_TABLES, RESTORE_ROWS, render_counts
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.preview.inputs import RESTORE_FILE, input_differences
 from remit.plans.preview.planned_effect import PlannedEffect
 
 _MOST_TABLES: Final = 20
-_RESTORE_ROWS: Final = (
-    "The approval stays valid: apply again when these rows are as they were. Or preview the plan again with `remit"
-    " preview` and approve it again."
-)
 _AGAIN: Final = "Preview the plan again, with `remit preview`, and approve it again."
-_OTHER_TABLES: Final = "the server, the role or a table of this plan is not what it was when the plan was approved"
 
 TableCounts = Mapping[str, tuple[int, int, int]]
 """For each table, the numbers of inserted, updated and deleted rows."""
@@ -110,11 +105,11 @@ def require_same_inputs(
             Reason.BINDING_MISMATCH,
             f"{how}; {_describe_present_rows(preview)}"
             if is_server and was_run
-            else _OTHER_TABLES
+            else OTHER_TABLES
             if is_server
             else how,
             where=path,
-            next_step=RESTORE_FILE if not is_server else _RESTORE_ROWS if was_run else _AGAIN,
+            next_step=RESTORE_FILE if not is_server else RESTORE_ROWS if was_run else _AGAIN,
         )
 
 

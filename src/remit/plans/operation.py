@@ -283,14 +283,26 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return checkpoint
 
     def prewarm(self, granted: ApprovedPlan, checkpoint: PlanCheckpoint) -> None:
-        """Start the sandbox, so that a machine that cannot confine effects is found before the approval is used."""
-        if not checkpoint.doomed and checkpoint.steps.steps:
+        """Start the sandbox and run the statements on the server, so that the approval is not used if one fails.
+
+        The transaction of the statements stays open. It is committed last. This is after `consent`, since statements
+        run that a rollback may not undo, and after the backups, so that rows are locked for a shorter time.
+        """
+        if checkpoint.doomed:
+            return
+        if checkpoint.steps.steps:
             self.environment.runner(
                 checkpoint.envelope_id,
                 needs_parsers=checkpoint.needs_parsers,
                 plan_id=checkpoint.plan_id,
                 steps=checkpoint.steps,
             )
+        try:
+            self._executor.begin_remote(checkpoint, self._statements.get(checkpoint.envelope_id))
+        except RemitError as problem:
+            if problem.reason is Reason.CANCELLED:
+                raise self._cancelled_error(checkpoint.envelope_id) from problem
+            raise
 
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
         """Verify the envelope again, with the current configuration and time."""
@@ -304,8 +316,9 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             self.previews.end_reference(batch, granted.envelope.preview_digest)
 
     def discard(self, text: str) -> None:
-        """Remove the report folder of a checkpoint whose intent was never recorded."""
+        """Remove the report folder of a checkpoint whose intent was never recorded, and end its transaction."""
         checkpoint = parse_checkpoint(text)
+        self._executor.transactions.close(checkpoint.envelope_id)
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 folder.discard()
@@ -443,7 +456,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         return describe_changed_folder(rules.root(), path, rules.config(), "the plan was approved", approved_at)
 
     def _load_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect | None:
-        """Return the stored preview that the envelope names, with its outputs and its transaction open.
+        """Return the stored preview that the envelope names, with its outputs open and its statements ready.
 
         None if it must be computed: see `load_approved`. An envelope without one always needs that.
         """
@@ -455,11 +468,6 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             return None
         self._open_outputs(envelope, planned.outputs)
         self._statements.update(self._statements_of(envelope, engines, planned.remote))
-        if planned.remote is not None and not planned.doomed:
-            # The only run of the statements. Their transaction is committed last; a refusal here leaves the approval.
-            statements = self._statements[envelope.envelope_id]
-            files = sum(state.size for state in planned.to_back_up.values() if state is not None)
-            self._executor.transactions.begin(envelope.envelope_id, statements, planned.remote, backup_bytes=files)
         return planned
 
     def _compute_preview(self, envelope: Envelope, engines: Engines) -> PlannedEffect:
@@ -504,7 +512,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def _statements_of(
         self, envelope: Envelope, engines: Engines, remote: RemotePart | None
     ) -> dict[str, PreparedStatements]:
-        """Return the statements for a database server. They run once, in the effect, which compares the rows."""
+        """Return the statements for a database server. `prewarm` runs them and compares the rows."""
         if remote is None:
             return {}
         rules, plan = self.environment.rules, envelope.plan

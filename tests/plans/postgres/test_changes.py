@@ -1,7 +1,9 @@
 """Files and rows on a server, changed by one plan: both, or neither; and both taken back."""
 
+import os
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -9,6 +11,8 @@ from remit.core.errors import RemitError
 from remit.plans.engines.postgres import PostgresEngine
 from tests.plans.postgres.postgres_project import DELETE, UPDATE, Store, mixed, on_shop
 from tests.plans.project import at_phase, plan_of, ran, refused, replace
+
+OPEN_SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
 
 
 @pytest.mark.req("PX-18", "PX-19", "PX-29")
@@ -139,6 +143,61 @@ def test_the_statements_run_once_in_the_preview_and_once_in_apply(store: Store) 
         envelope = store.workspace.approve(mixed(), as_seen=shown.digest)
         assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
     assert runs == ["preview", "begin"]
+
+
+@pytest.mark.req("PV-03", "PX-34", "PX-36")
+@pytest.mark.parametrize("cause", ["rows", "lock", "table"])
+def test_a_refusal_before_the_intent_leaves_the_approval_usable_and_no_open_file(store: Store, cause: str) -> None:
+    """The same envelope is applied when its cause is gone. Before-images of the refused runs are closed."""
+    store.ask("ALTER TABLE people ALTER COLUMN note SET DEFAULT 'x'")
+    before = store.world()
+    envelope = store.approve(mixed()).canonical()
+    changes = {
+        "rows": ("UPDATE orders SET total = 11 WHERE id = 1", "UPDATE orders SET total = 10.50 WHERE id = 1"),
+        "table": ("ALTER TABLE orders RENAME TO away", "ALTER TABLE away RENAME TO orders"),
+    }
+
+    def attempt() -> int:
+        code, message = refused(store.workspace.apply(envelope))
+        assert "plan.intent" not in store.kinds(), message
+        assert store.tree() == before[0]
+        assert not list((store.root / "agent_outputs" / "reports").iterdir())
+        assert store.ask(OPEN_SESSIONS) == [(1 if cause == "lock" else 0,)]
+        return code
+
+    def attempts() -> set[int]:
+        attempt()
+        opened = len(os.listdir("/proc/self/fd"))
+        codes = {attempt() for _ in range(3)}
+        assert len(os.listdir("/proc/self/fd")) == opened
+        return codes
+
+    if cause == "lock":
+        with store.held("SELECT * FROM orders FOR UPDATE"):
+            assert attempts() == {2011}
+    else:
+        away, back = changes[cause]
+        store.ask(away)
+        assert attempts() == {1003 if cause == "rows" else 1111}
+        store.ask(back)
+    assert store.world() == before
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
+    assert store.kinds().count("plan.intent") == 1
+    assert store.workspace.rollback("last").status == "EXECUTED"
+    assert store.rows() == before[1]
+
+
+@pytest.mark.req("PV-05")
+def test_statements_run_only_after_the_approval_has_been_checked(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outside protocol layer may sign an envelope that does not name an irreversible action."""
+    begun: list[str] = []
+    monkeypatch.setattr(PostgresEngine, "begin", lambda *_, **__: begun.append("it"))
+    plan = plan_of(on_shop("a1", "INSERT INTO log VALUES ('x')"))
+    with mock.patch("remit.plans.service.uncovered", return_value=()):
+        envelope = store.approve(plan).canonical()
+    message = refused(store.workspace.apply(envelope))[1]
+    assert "the approval does not name it" in message
+    assert begun == []
 
 
 def test_a_plan_may_change_rows_and_no_file(store: Store) -> None:

@@ -14,10 +14,9 @@ from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
 from tests.support.sampling import some
 
-BEFORE_INTENT = ["backup.copied", "road.checkpoint_made"]
+BEFORE_INTENT = ["backup.copied", "elsewhere.begun", "road.checkpoint_made"]
 BACK = [
     "road.intent_recorded",
-    "elsewhere.begun",
     "elsewhere.rows_kept",
     "plan.folders_made",
     "road.effect_done",
@@ -79,17 +78,46 @@ def test_a_change_that_was_not_committed_is_undone_with_its_files(store: Store, 
     assert store.state() == "after"
 
 
-@pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", ["road.intent_recorded", "elsewhere.begun", "road.effect_done"])
-def test_a_repeated_apply_undoes_it_and_says_that_it_must_be_approved_again(
-    store: Store, tmp_path: Path, point: str
-) -> None:
+@pytest.mark.req("PV-03", "PX-28")
+@pytest.mark.parametrize("point", ["road.intent_recorded", "elsewhere.rows_kept", "road.effect_done", "plan.published"])
+def test_a_repeated_apply_undoes_it_and_runs_the_statements_again(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = ran(store.workspace.apply(envelope))
-    assert outcome.status.status == "FAILED"
-    assert "the prepared results were lost" in outcome.errors[-1].message
-    assert store.state() == "before"
+    assert outcome.status.status == "SUCCESS", outcome.errors
+    assert store.state() == "after"
+    assert store.kinds().count("plan.intent") == store.kinds().count("plan.outcome") == 1
     assert store.workspace.verify_ledger().holds
+    assert store.workspace.rollback("last").status == "EXECUTED"
+    assert store.state() == "before"
+
+
+@pytest.mark.req("PV-03", "PX-28", "PX-36")
+def test_a_repeated_apply_that_finds_other_rows_is_undone_and_says_that_its_approval_is_used(
+    store: Store, tmp_path: Path
+) -> None:
+    envelope = killed(store, tmp_path, Fault("plan.published"))
+    store.ask("UPDATE orders SET total = 11 WHERE id = 1")
+    rows = store.rows()
+    outcome = ran(store.workspace.apply(envelope))
+    assert outcome.status.status == "FAILED"
+    message = outcome.errors[-1].message
+    assert "not those that were approved" in message
+    assert "Its approval is used" in message
+    assert "stays valid" not in message
+    assert (store.tree(), store.rows()) == (store.before[0], rows)
+    store.ask("UPDATE orders SET total = 10.50 WHERE id = 1")
+    assert ran(store.workspace.apply(envelope)) == outcome
+    assert store.state() == "before"
+
+
+@pytest.mark.req("PX-28")
+def test_before_images_of_a_killed_process_that_are_incomplete_are_replaced(store: Store, tmp_path: Path) -> None:
+    envelope = killed(store, tmp_path, Fault("elsewhere.rows_kept"))
+    (kept,) = store.root.rglob("rows.bak")
+    kept.write_bytes(kept.read_bytes()[:10])
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
+    assert store.workspace.rollback("last").status == "EXECUTED"
+    assert store.state() == "before"
 
 
 @pytest.mark.req("PX-20", "PX-28", "PX-29")

@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+import psycopg
 import pytest
 
 from remit.contracts.config.config import PostgresqlConnection
 from remit.contracts.plans.sql_report import SqlPreviewed
 from remit.core.errors import RefusedError, RemitError
-from remit.plans.apply import open_transactions
 from remit.plans.engines.postgres import PostgresEngine
 from remit.plans.engines.postgres_servers import find_server
 from remit.plans.model.remote_part import RemotePart, parse_remote_part, render_remote_part
 from remit.plans.preparation.remote_sql import PlanContext, Servers, prepare_statements
 from tests.plans.postgres.postgres_project import DELETE, UPDATE, VARIABLE, Store, on_shop
 from tests.plans.postgres.test_secrets import said
-from tests.plans.project import plan_of, ran, refused, replace
+from tests.plans.project import at_phase, plan_of, ran, refused, replace
 
 CONNECTION: Final[dict[str, Any]] = {"type": "postgresql", "url_variable": VARIABLE}
 NUMBERED: Final = "CREATE TABLE numbered (id serial PRIMARY KEY, line text); INSERT INTO numbered (line) VALUES ('a')"
@@ -41,6 +41,17 @@ CALLS: Final = "SELECT last_value, is_called FROM calls"
 
 def mode(name: str, **more: Any) -> dict[str, Any]:
     return {"shop": {**CONNECTION, "preview": name, **more}}
+
+
+def before_begin(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do this right before the statements of an apply run."""
+    begin = PostgresEngine.begin
+
+    def act_first(*arguments: Any, **more: Any) -> Any:
+        act()
+        return begin(*arguments, **more)
+
+    monkeypatch.setattr(PostgresEngine, "begin", act_first)
 
 
 def told(store: Store, *queries: str, **more: Any) -> list[SqlPreviewed]:
@@ -188,20 +199,33 @@ def test_an_approval_of_an_explained_plan_is_void_when_a_table_is_altered(
     envelope = store.approve(plan_of(on_shop("a1", UPDATE))).canonical()
     rows = store.ask("SELECT id, state, total FROM orders ORDER BY id")
     if is_late:
-        begin = PostgresEngine.begin
-
-        def alter_first(*arguments: Any, **more: Any) -> Any:
-            store.ask(alteration)
-            return begin(*arguments, **more)
-
-        monkeypatch.setattr(PostgresEngine, "begin", alter_first)
-        outcome = ran(store.workspace.apply(envelope))
-        assert outcome.status.status in ("FAILED", "ROLLED_BACK")
-        assert "a table of this plan was altered after the preview" in str(outcome.errors)
+        before_begin(monkeypatch, lambda: store.ask(alteration))
     else:
         store.ask(alteration)
-        assert "a table of this plan is not what it was" in refused(store.workspace.apply(envelope))[1]
+    assert "a table of this plan is not what it was" in refused(store.workspace.apply(envelope))[1]
+    assert "plan.intent" not in store.kinds()
     assert store.ask("SELECT id, state, total FROM orders ORDER BY id") == rows
+
+
+@pytest.mark.req("PV-03", "PV-05")
+@pytest.mark.parametrize("name", ["explain", "execute"])
+def test_no_table_of_the_plan_can_be_altered_from_the_statements_to_commit(
+    open_store: Callable[..., Store], name: str
+) -> None:
+    """Right before the first file is changed, the locks of the transaction are held."""
+    store = open_store(connections=mode(name))
+    envelope = store.approve(plan_of(replace("a1", "a.txt"), on_shop("a2", UPDATE))).canonical()
+    altered: list[str] = []
+
+    def alter() -> None:
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            store.ask("SET lock_timeout = 100; ALTER TABLE orders ADD COLUMN more text")
+        altered.append("tried")
+
+    outcome = ran(store.workspace.apply(envelope, on_status=at_phase("RUNNING", alter)))
+    assert altered
+    assert outcome.status.status == "SUCCESS", outcome.errors
+    assert store.ask("SELECT count(*) FROM orders WHERE state = 'paid'") == [(2,)]
 
 
 @pytest.mark.req("PV-05")
@@ -224,10 +248,11 @@ def test_what_only_a_run_finds_out_is_refused_before_commit(open_store: Callable
         "UPDATE pairs SET u = 'b' WHERE id = 1"
     )
     rows = store.rows()
-    outcome = store.apply(plan_of(on_shop("a1", swap)))
-    assert outcome.status.status in ("FAILED", "ROLLED_BACK")
+    code, message = refused(store.workspace.apply(store.approve(plan_of(on_shop("a1", swap))).canonical()))
+    assert code == 2003, message
+    assert "preview: execute" in message
+    assert "plan.intent" not in store.kinds()
     assert store.rows() == rows
-    assert "preview: execute" in str(outcome.errors)
 
 
 @pytest.mark.req("PV-05", "PX-20")
@@ -235,11 +260,17 @@ def test_rows_that_are_too_large_to_back_up_are_found_in_the_apply(open_store: C
     store = open_store(connections={"shop": CONNECTION}, limits={"max_backup_bytes": 20_000})
     store.ask("UPDATE orders SET state = repeat('x', 30000) WHERE id = 1")
     rows = store.rows()
-    outcome = store.apply(plan_of(replace("a1", "a.txt"), on_shop("a2", "UPDATE orders SET total = 1")))
-    assert outcome.status.status in ("FAILED", "ROLLED_BACK")
-    assert "limits.max_backup_bytes" in str(outcome.errors)
+    plan = plan_of(replace("a1", "a.txt"), on_shop("a2", "UPDATE orders SET total = 1"))
+    envelope = store.approve(plan).canonical()
+    code, message = refused(store.workspace.apply(envelope))
+    assert code == 1008, message
+    assert "for rows on a server, and 20,000 are allowed" in message
+    assert "limits.max_backup_bytes" in message
     assert store.rows() == rows
     assert store.tree() == store.before[0]
+    assert list((store.root / "agent_outputs" / "reports").iterdir()) == []
+    store.ask("UPDATE orders SET state = 'open' WHERE id = 1")
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
 
 
 @pytest.mark.req("PV-05", "PX-34")
@@ -260,9 +291,11 @@ def test_a_server_that_may_only_be_read_is_explained_too(open_store: Callable[..
     assert report.irreversible is None
     assert "`expect_results`" in report.notes[-1]
     assert store.apply(plan_of(on_shop("a1", "SELECT * FROM orders"))).status.status == "SUCCESS"
-    none = store.apply(plan_of(on_shop("a1", "SELECT * FROM orders WHERE id = 77", expect_results=True)))
-    assert none.status.status == "FAILED"
-    assert "rows were expected" in str(none.errors)
+    none = store.approve(plan_of(on_shop("a1", "SELECT * FROM orders WHERE id = 77", expect_results=True))).canonical()
+    code, message = refused(store.workspace.apply(none))
+    assert (code, "rows were expected" in message) == (1111, True), message
+    store.ask("INSERT INTO orders VALUES (77, 1, 'open', 1)")
+    assert ran(store.workspace.apply(none)).status.status == "SUCCESS"
 
 
 # --- off -------------------------------------------------------------------------------------------------------------
@@ -315,22 +348,15 @@ def test_with_off_a_text_is_checked_as_far_as_it_can_be(open_store: Callable[...
 def test_with_execute_rows_are_bound_and_compared_before_commit(
     open_store: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other rows that appear between the last look and the run end it, before COMMIT."""
+    """Other rows that appear right before the statements run: the plan is refused before its intent."""
     store = open_store(connections=mode("execute"))
     envelope = store.approve(plan_of(replace("a1", "a.txt"), on_shop("a2", UPDATE))).canonical()
-    begin = PostgresEngine.begin
-
-    def add_first(*arguments: Any, **more: Any) -> Any:
-        store.ask("INSERT INTO orders VALUES (9, 1, 'open', 1)")
-        return begin(*arguments, **more)
-
-    monkeypatch.setattr(PostgresEngine, "begin", add_first)
-    committed: list[str] = []
-    monkeypatch.setattr(open_transactions.OpenTransactions, "commit", lambda *_: committed.append("it"))
-    outcome = ran(store.workspace.apply(envelope))
-    assert outcome.status.status in ("FAILED", "ROLLED_BACK")
-    assert "another session changed rows of this plan" in str(outcome.errors)
-    assert committed == []
+    before_begin(monkeypatch, lambda: store.ask("INSERT INTO orders VALUES (9, 1, 'open', 1)"))
+    code, message = refused(store.workspace.apply(envelope))
+    assert (code, "not those that were approved" in message) == (1003, True), message
+    assert "it would now change public.orders (3 updated)" in message
+    assert "the approval stays valid" in message
+    assert "plan.intent" not in store.kinds()
     assert store.ask("SELECT count(*) FROM orders WHERE state = 'paid'") == [(0,)]
     assert store.tree() == store.before[0]
 
@@ -357,7 +383,8 @@ def test_a_name_is_allowed_only_if_all_its_overloads_are(open_store: Callable[..
     document = store.workspace.preview(plan_of(on_shop("a1", table))).document
     if name == "off":  # the catalog is not known: the check is made when the plan is applied
         envelope = store.approve(plan_of(on_shop("a1", table)), irreversible=["a1"]).canonical()
-        problem = str(ran(store.workspace.apply(envelope)).errors)
+        code, problem = refused(store.workspace.apply(envelope))
+        assert code == 1110
     else:
         assert document.status == "WOULD_FAIL"
         problem = str(document)

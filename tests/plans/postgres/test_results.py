@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from remit.plans.engines.postgres import PostgresEngine
 from tests.plans.postgres.postgres_project import UPDATE, Store, on_shop
-from tests.plans.project import plan_of, replace
+from tests.plans.project import plan_of, ran, replace
 
 ALL = "SELECT id, state, total FROM orders ORDER BY id"
 
@@ -43,6 +44,23 @@ def test_rows_are_saved_as_the_actions_before_leave_them(store: Store) -> None:
     assert store.ask("SELECT count(*) FROM orders WHERE state = 'paid'") == [(2,)]
     assert store.workspace.rollback("last").status == "EXECUTED"
     assert store.world() == store.before
+
+
+@pytest.mark.req("PV-03", "PX-36")
+def test_a_saved_file_has_the_bytes_of_the_preview_whatever_becomes_of_the_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query that fills the file runs in the preview only. Rows that are only read are not bound by the approval."""
+    plan = plan_of(
+        on_shop("a1", "SELECT id, name FROM people ORDER BY id", save_results_to="people.csv"),
+        on_shop("a2", UPDATE),
+    )
+    envelope = store.approve(plan).canonical()
+    store.ask("UPDATE people SET name = 'Eve' WHERE id = 1")
+    monkeypatch.setattr(PostgresEngine, "preview", None)
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
+    assert (store.root / "people.csv").read_bytes() == b"id,name\n1,Ada\n2,Bob\n"
+    assert store.ask("SELECT name FROM people WHERE id = 1") == [("Eve",)]
 
 
 @pytest.mark.parametrize("earlier", [(), (on_shop("a1", UPDATE),)])

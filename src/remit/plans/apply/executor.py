@@ -27,6 +27,7 @@ Each call of `reach` here marks a fault point whose name begins with `plan.` (se
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.status import PlanStatus
@@ -75,6 +76,11 @@ from remit.plans.runtime.progress import WaveProgress
 from remit.plans.runtime.runner import PlanRunner, StepRunResult, paths_of
 from remit.plans.runtime.steps import times_of
 from remit.plans.storage.run_folder import ReportFolder
+
+_USED: Final = (
+    "This run was interrupted before, and everything is undone. Its approval is used, so preview the plan again with"
+    " `remit preview`, and approve it again."
+)
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ class PlanExecutor:
     ) -> RunResult:
         rows = None
         try:
-            rows = self._begin_remote(checkpoint, prepared.remote)
+            rows = self._keep_rows(checkpoint, prepared.remote)
             executed = self._execute_steps(plan, checkpoint, prepared.files, progress)
         except Exception as problem:  # noqa: BLE001 - after any failure, the run must be undone
             error = as_remit_error(problem)
@@ -171,17 +177,25 @@ class PlanExecutor:
             return self._remember(checkpoint, RunResult("PARTIAL", executed.results, used=executed.used))
         return self._undo_after_failure(checkpoint, executed, ended_by, progress, note)
 
-    def _begin_remote(self, checkpoint: PlanCheckpoint, statements: PreparedStatements | None) -> RowBackup | None:
-        """Run the statements on the server, unless that is done, and store the before-images of rows.
+    def begin_remote(self, checkpoint: PlanCheckpoint, statements: PreparedStatements | None) -> None:
+        """Run the statements of the plan on its server. The transaction stays open."""
+        if checkpoint.remote is not None and statements is not None:
+            files = sum(original.state.size for original in checkpoint.originals.values())
+            self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote, backup_bytes=files)
 
-        The transaction stays open.
+    def _keep_rows(self, checkpoint: PlanCheckpoint, statements: PreparedStatements | None) -> RowBackup | None:
+        """Store the before-images of the rows that the open transaction changes.
+
+        The transaction of a run that is resumed ended with its process, so the statements run again.
         """
         if checkpoint.remote is None or statements is None:
             return None
         self._report_status(checkpoint, "RUNNING")
         if not self.transactions.is_open(checkpoint.envelope_id):
-            files = sum(original.state.size for original in checkpoint.originals.values())
-            self.transactions.begin(checkpoint.envelope_id, statements, checkpoint.remote, backup_bytes=files)
+            try:
+                self.begin_remote(checkpoint, statements)
+            except RemitError as problem:  # its advice is for an approval that is not used yet
+                raise problem.with_changes(next_step=_USED) from problem
         with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
             return self.transactions.back_up_rows(checkpoint.envelope_id, checkpoint.remote, folder)
 

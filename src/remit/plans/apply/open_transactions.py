@@ -25,7 +25,15 @@ from remit.plans.engines.postgres import (
 )
 from remit.plans.engines.postgres_messages import bound_of_texts
 from remit.plans.engines.postgres_servers import PostgresServer
-from remit.plans.model.remote_part import Commit, RemotePart, RowBackup, note_commit, render_counts
+from remit.plans.model.remote_part import (
+    OTHER_TABLES,
+    RESTORE_ROWS,
+    Commit,
+    RemotePart,
+    RowBackup,
+    note_commit,
+    render_counts,
+)
 from remit.plans.preparation.remote_sql import PreparedStatements, Servers
 from remit.plans.storage.row_images import back_up_rows
 from remit.plans.storage.run_folder import ReportFolder
@@ -33,21 +41,12 @@ from remit.plans.storage.run_folder import ReportFolder
 Fate = Literal["committed", "aborted"]
 
 _PATIENCE: Final = 10.0
-_UNUSED: Final = (
-    "Nothing was changed, and the approval was not used. When that session has ended its transaction, apply the plan"
-    " again."
-)
-_AS_THEY_WERE: Final = (
-    "The approval stays valid: apply again when these rows are as they were. Or preview the plan again with `remit"
-    " preview` and approve it again."
-)
 _AGAIN: Final = "Nothing was changed. Preview the plan again with `remit preview`, and approve it again."
 _EXECUTE: Final = (
     "Nothing was changed. The preview did not run the statements, so it could not find this out. Ask a person to set "
     "`preview: execute` for the connection, or change the plan; then approve it again."
 )
 _OTHER_ROWS: Final = "the rows that this plan would change are not those that were approved"
-_OTHER_TABLES: Final = "the server, the role or a table of this plan is not what it was when the plan was approved"
 _MOST_TABLES: Final = 20
 
 
@@ -192,10 +191,8 @@ def _open_with_retry(servers: Servers, statements: PreparedStatements, *, define
         try:
             return begin()
         except EnvironmentFailureError as problem:
-            if problem.reason is not Reason.DATABASE_BUSY:
+            if problem.reason is not Reason.DATABASE_BUSY or is_last or not statements.server.lock_seconds_left:
                 raise
-            if is_last or not statements.server.lock_seconds_left:
-                raise problem.with_changes(next_step=_UNUSED) from None
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -208,8 +205,8 @@ def _require_as_previewed(result: PostgresResult, statements: PreparedStatements
     failed = next((one.problem for one in result.actions if one.problem is not None), None)
     executes = part.computed == "execute"
     if _bound_now(result, statements, part) != part.bound:
-        what = f"{_OTHER_ROWS}; {_describe_present(result, part)}" if executes else _OTHER_TABLES
-        step = _AS_THEY_WERE if executes else _AGAIN
+        what = f"{_OTHER_ROWS}; {_describe_present(result, part)}" if executes else OTHER_TABLES
+        step = RESTORE_ROWS if executes else _AGAIN
         raise RefusedError(Reason.BINDING_MISMATCH, what, where=f"connection:{part.connection}/", next_step=step)
     if failed is not None:
         details = {name: failed.get(name, "") for name in ("where", "next_step")}

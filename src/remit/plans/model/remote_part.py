@@ -14,6 +14,12 @@ from remit.effects.plans.steps import Result
 from remit.plans.reports.run_data import RemoteAction
 from remit.plans.storage.manifest import rows_id
 
+RESTORE_ROWS: Final = (
+    "Nothing was changed, and the approval stays valid: apply again when these rows are as they were. Or preview the"
+    " plan again with `remit preview` and approve it again."
+)
+OTHER_TABLES: Final = "the server, the role or a table of this plan is not what it was when the plan was approved"
+
 _LONGEST: Final = 2_000
 _PIECE: Final = 8
 

@@ -5,6 +5,7 @@ hash that the ledger recorded.
 """
 
 import os
+from contextlib import suppress
 from typing import Final
 
 from remit.contracts.plans.rollback import RowsCheckpoint
@@ -24,9 +25,14 @@ _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLO
 
 
 def back_up_rows(folder: ReportFolder, source: int, expected: State) -> str:
-    """Copy the file durably, and return its location relative to the root. Raises if the copy has another hash."""
+    """Copy the file durably, and return its location relative to the root. Raises if the copy has another hash.
+
+    Replaces the copy of an attempt whose process was killed. Nothing refers to that one: a reference is noted later.
+    """
     where = folder.location(f"{BACKUPS}/{NAME}")
     try:
+        with suppress(FileNotFoundError):
+            os.unlink(NAME, dir_fd=folder.backups)
         copy = os.open(NAME, _NEW_FILE, 0o600, dir_fd=folder.backups)
     except OSError as problem:
         raise failure(problem, where, "could not be created") from None
