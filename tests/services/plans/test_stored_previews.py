@@ -14,7 +14,7 @@ from remit.ledger.entry import NewEntry
 from remit.ledger.findings import RecordFault
 from remit.ledger.writer import Batch
 from remit.plans.model.callbacks import PlanHooks
-from remit.plans.preview.document import PlanPreview
+from remit.plans.preview.planned_effect import RecordedPreview
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
 from remit.store.connection import GuardedTableError
@@ -102,11 +102,11 @@ def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
     office.plans.cancel(office.agent, withdrawn)
     wanted, _ = office.make_proposed()
     looked_at: list[bytes] = []
-    preview: Callable[[bytes, PlanHooks], PlanPreview] = office.workspace.plans.preview
+    preview: Callable[..., RecordedPreview] = office.workspace.plans.preview
 
-    def counted(plan: bytes, hooks: PlanHooks) -> PlanPreview:
+    def counted(plan: bytes, hooks: PlanHooks, **more: Any) -> RecordedPreview:
         looked_at.append(plan)
-        return preview(plan, hooks)
+        return preview(plan, hooks, **more)
 
     monkeypatch.setattr(office.workspace.plans, "preview", counted)
     gate.set()
