@@ -89,6 +89,7 @@ from remit.plans.preparation.prepared import Engines, PreparedOutputs
 from remit.plans.preparation.remote_sql import PlanContext, PreparedStatements, prepare_statements
 from remit.plans.preview.approved import load_approved, require_idle_databases
 from remit.plans.preview.build import PreviewTools, preview_plan
+from remit.plans.preview.inputs import ChangedInput, changed_input_error
 from remit.plans.preview.planned_effect import (
     PlannedEffect,
     PlannedOutput,
@@ -520,7 +521,14 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         first = remote.actions[0].number if remote.actions else 0
         context = PlanContext(plan, config, rules.root())
         found = prepare_statements(context, engines.servers, float(plan_seconds(plan, config)), first_number=first)
-        return {} if found is None else {envelope.envelope_id: found[0]}
+        if found is None:
+            return {}
+        statements, read = found
+        approved = {item.path: item.input_digest for item in envelope.inputs}
+        for path, digest in read.items():  # what was read just now is what runs, so exactly this must be approved
+            if approved.get(path) != digest:
+                raise changed_input_error(ChangedInput(path, "this file was changed since the plan was approved"))
+        return {envelope.envelope_id: statements}
 
     def _discard_prepared(self, envelope_id: str) -> None:
         opened = self._outputs.pop(envelope_id, {})

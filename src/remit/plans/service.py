@@ -146,33 +146,42 @@ class Plans:
         parsed = Plan.parse(plan) if isinstance(plan, bytes) else plan
         with ExitStack() as stack:
             preview, record_preview = self._preview_to_approve(parsed, as_seen, hooks, stack, actor)
-            try:
-                require_applicable(preview, even_if_it_fails=even_if_it_fails)
-                denials = uncovered(preview.findings, preview.needs, approvals)
-                PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
-                reject_unused_allowances(preview, approvals)
-            except RefusedError:
+            refusal = _find_refusal(preview, approvals, even_if_it_fails=even_if_it_fails)
+            if refusal is not None:
                 self._ledger().transact(record_preview)  # the next attempt need not compute it again
-                raise
-            envelope = issue_envelope(
-                self._keys.protocol(),
-                preview.plan,
-                preview.config_digest,
-                preview.inputs,
-                approvals,
-                self._clock(),
-                life,
-                preview_digest=preview.digest,
-            )
-            issued = _issued_entry(envelope, approvals, actor)
+            else:
+                return self._sign(preview, record_preview, approvals, life, actor, also)
+        raise refusal
 
-            def record(batch: Batch) -> None:
-                record_preview(batch)
-                batch.append(issued)
-                self.previews.refer(batch, preview.digest, envelope.expires_at)
-                also(batch, envelope)
+    def _sign(
+        self,
+        preview: RecordedPreview,
+        record_preview: Callable[[Batch], None],
+        approvals: Approvals,
+        life: timedelta,
+        actor: str | None,
+        also: Callable[[Batch, Envelope], None],
+    ) -> Envelope:
+        """Sign the envelope, and record it with the preview in one transaction."""
+        envelope = issue_envelope(
+            self._keys.protocol(),
+            preview.plan,
+            preview.config_digest,
+            preview.inputs,
+            approvals,
+            self._clock(),
+            life,
+            preview_digest=preview.digest,
+        )
+        issued = _issued_entry(envelope, approvals, actor)
 
-            self._ledger().transact(record)
+        def record(batch: Batch) -> None:
+            record_preview(batch)
+            batch.append(issued)
+            self.previews.refer(batch, preview.digest, envelope.expires_at)
+            also(batch, envelope)
+
+        self._ledger().transact(record)
         return envelope
 
     def _preview_to_approve(
@@ -204,7 +213,7 @@ class Plans:
             return None
         for stored in self.previews.of_plan(plan.digest(), config.digest()):
             planned = stored.planned(plan, config, root)
-            is_whole = not planned.outputs or self.previews.outputs.has(planned.digest)
+            is_whole = self.previews.outputs.has(planned.digest, planned.outputs)
             changed = find_changed_input(planned, root, config, _COMPUTED, stored.row.computed_at)
             if is_whole and not planned.problems and changed is None:
                 return recorded(planned, plan, stored.document)
@@ -227,6 +236,8 @@ class Plans:
         changed = find_changed_input(planned, root, config, _COMPUTED, stored.row.computed_at)
         if changed is not None:
             raise OutdatedPreviewError(plan.plan_id, changed.path, changed.how)
+        if not self.previews.outputs.has(planned.digest, planned.outputs):
+            return None
         return recorded(planned, plan, stored.document)
 
     def apply(self, envelope: bytes | Envelope, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
@@ -317,7 +328,12 @@ class Plans:
             )
         if not isinstance(self._run_queries.claim(envelope_id), ClaimCompleted):
             event = NewEntry(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
-            self._ledger().append(event)
+
+            def cancel(batch: Batch) -> None:
+                batch.append(event)
+                self.previews.end_reference_of(batch, envelope_id)
+
+            self._ledger().transact(cancel)
         return self._wait_for_outcome(envelope_id, patience)
 
     def rollback(
@@ -384,7 +400,7 @@ class Plans:
         if envelope is None or envelope.preview_digest is None or not is_applied or not runs_something(envelope.plan):
             return
         try:
-            if self.previews.outputs.has(envelope.preview_digest):
+            if self.previews.outputs.exists(envelope.preview_digest):
                 self.previews.release(envelope.preview_digest)
         except RemitError as problem:
             _LOG.warning("the kept outputs of a preview could not be removed", extra={"why": str(problem)})
@@ -463,6 +479,18 @@ class Plans:
             archive(root, outcome)
         except RemitError as problem:
             _LOG.warning("a report could not be archived", extra={"why": str(problem)})
+
+
+def _find_refusal(preview: RecordedPreview, approvals: Approvals, *, even_if_it_fails: bool) -> RefusedError | None:
+    """Return why this preview cannot be approved with these allowances, or None."""
+    try:
+        require_applicable(preview, even_if_it_fails=even_if_it_fails)
+        denials = uncovered(preview.findings, preview.needs, approvals)
+        PolicyDecision(() if denials else ("the approval names all that it must",), denials).require()
+        reject_unused_allowances(preview, approvals)
+    except RefusedError as refusal:
+        return refusal
+    return None
 
 
 def _issued_entry(envelope: Envelope, approvals: Approvals, actor: str | None) -> NewEntry:

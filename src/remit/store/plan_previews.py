@@ -42,16 +42,17 @@ KIND: Final = "plan.previewed"
 _COLUMNS: Final = ", ".join(PlanPreviewRow._fields)
 _INSERT: Final = f"INSERT INTO plan_previews ({_COLUMNS}, document, prepared) VALUES ({', '.join('?' * 16)})"
 _REPLACE: Final = """UPDATE plan_previews SET owner = ?, document_digest = ?, prepared_digest = ?, output_bytes = ?,
-  computed_at = ?, expires_at = ?, entry_seq = ?, document = ?, prepared = ?
+  computed_at = ?, expires_at = ?, entry_seq = ?, document = ?, prepared = ?,
+  kept_until = CASE WHEN kept_until > ? THEN kept_until ELSE '' END,
+  proposed_until = CASE WHEN proposed_until > ? THEN proposed_until ELSE '' END
   WHERE tenant_id = ? AND preview_digest = ?"""
 _FIND: Final = f"SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id = ? AND preview_digest = ?"
 _TEXTS: Final = "SELECT document, prepared FROM plan_previews WHERE tenant_id = ? AND preview_digest = ?"
 _OF_PLAN: Final = f"""SELECT {_COLUMNS} FROM plan_previews
   WHERE tenant_id = ? AND plan_digest = ? AND config_digest = ? AND prepared IS NOT NULL
   ORDER BY entry_seq DESC LIMIT 20"""
-_REFER: Final = (
-    """UPDATE plan_previews SET kept_until = ? WHERE tenant_id = ? AND preview_digest = ? AND kept_until < ?"""
-)
+_REFER: Final = """UPDATE plan_previews SET kept_until = CASE WHEN kept_until < ? THEN ? ELSE kept_until END
+  WHERE tenant_id = ? AND preview_digest = ? AND prepared IS NOT NULL"""
 _RELEASE: Final = (
     "UPDATE plan_previews SET prepared = NULL, output_bytes = 0 WHERE tenant_id = ? AND preview_digest = ?"
 )
@@ -71,7 +72,9 @@ _UNREFERENCED: Final = f"""SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id 
   ORDER BY computed_at, preview_digest"""
 _KEPT: Final = """SELECT COALESCE(SUM(output_bytes), 0),
     COALESCE(SUM(CASE WHEN owner = ? THEN output_bytes ELSE 0 END), 0)
-  FROM plan_previews WHERE tenant_id = ?"""
+  FROM plan_previews WHERE tenant_id = ? AND preview_digest <> ?"""
+_APPLICABLE: Final = """SELECT 1 FROM plan_previews
+  WHERE tenant_id = ? AND preview_digest = ? AND prepared IS NOT NULL"""
 _ALL: Final = "SELECT preview_digest FROM plan_previews WHERE tenant_id = ? AND prepared IS NOT NULL"
 
 
@@ -104,6 +107,8 @@ def store_plan_preview(connection: Connection, row: PlanPreviewRow, document: st
             row.entry_seq,
             document,
             prepared,
+            row.computed_at,
+            row.computed_at,
             row.tenant_id,
             row.preview_digest,
         ),
@@ -131,9 +136,8 @@ def previews_of_plan(
 
 
 def refer_to_preview(connection: Connection, tenant_id: str, preview_digest: str, until: str) -> bool:
-    """Keep a preview and its outputs until an envelope expires. Returns whether there is such a preview."""
-    connection.execute(_REFER, (until, tenant_id, preview_digest, until))
-    return find_plan_preview(connection, tenant_id, preview_digest) is not None
+    """Keep a preview and its outputs until an envelope expires. Returns whether it is still there with its outputs."""
+    return connection.execute(_REFER, (until, until, tenant_id, preview_digest)) > 0
 
 
 def end_reference(connection: Connection, tenant_id: str, preview_digest: str, now: str) -> None:
@@ -166,11 +170,17 @@ def unreferenced_previews(connection: Connection, tenant_id: str, now: str) -> l
     return [PlanPreviewRow(*row) for row in connection.rows(_UNREFERENCED, (tenant_id, now, now))]
 
 
-def kept_bytes(connection: Connection, tenant_id: str, owner: str) -> KeptBytes:
-    found = connection.one(_KEPT, (owner, tenant_id))
+def kept_bytes(connection: Connection, row: PlanPreviewRow) -> KeptBytes:
+    """Return the sizes of the outputs of all other previews, in total and of the owner of this one."""
+    found = connection.one(_KEPT, (row.owner, row.tenant_id, row.preview_digest))
     return KeptBytes(int(found[0]), int(found[1])) if found else KeptBytes(0, 0)
 
 
 def applicable_digests(connection: Connection, tenant_id: str) -> frozenset[str]:
     """Return the digests of all previews whose outputs are kept."""
     return frozenset(row[0] for row in connection.rows(_ALL, (tenant_id,)))
+
+
+def is_applicable(connection: Connection, tenant_id: str, preview_digest: str) -> bool:
+    """Whether the outputs of this preview are kept."""
+    return connection.one(_APPLICABLE, (tenant_id, preview_digest)) is not None

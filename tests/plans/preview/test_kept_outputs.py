@@ -1,5 +1,6 @@
 """The outputs of a preview are kept until they are applied: within quotas, proved by digests, removed afterwards."""
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from remit.plans.model.callbacks import PlanHooks
 from remit.services.plans.service import PlanService
 from tests.plans.pipelines.pipeline_project import Works, pipeline
 from tests.plans.project import create, plan_of, ran, refused, replace
-from tests.plans.sql.shop import sql
+from tests.plans.sql.shop import make_database, sql
 from tests.services.plans.proposal_workspace import ADMIN, APPROVER
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
@@ -395,3 +396,102 @@ def test_previews_of_one_plan_at_once_and_pruning_beside_them_agree(works: Works
     envelope = works.workspace.approve(plan, as_seen=digests[0])
     assert ran(works.workspace.apply(envelope)).status.status == "SUCCESS"
     assert works.workspace.verify_ledger().holds
+
+
+# --- what an attack found --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("PV-03")
+def test_a_refused_approval_keeps_the_outputs_that_it_recorded(works: Works) -> None:
+    plan = plan_of(pipeline("p1", "report"))
+    with pytest.raises(RefusedError):
+        works.workspace.approve(plan)
+    (digest,) = kept(works)
+    envelope = works.workspace.approve(plan, irreversible=["p1"], as_seen=digest)
+    assert ran(works.workspace.apply(envelope)).status.status == "SUCCESS"
+
+
+@pytest.mark.req("PV-03")
+def test_outputs_that_were_removed_are_not_approved(works: Works) -> None:
+    plan = plan_of(sql("a1", UPDATE, connection="shop"))
+    seen = works.workspace.preview(plan)
+    works.workspace.plans.previews.release(seen.digest)
+    assert kept(works) == []
+    envelope = works.workspace.approve(plan, as_seen=works.workspace.preview(plan).digest)
+    assert ran(works.workspace.apply(envelope)).status.status == "SUCCESS"
+
+
+@pytest.mark.req("PV-03")
+@pytest.mark.parametrize("damage", ["truncated", "removed", "a link", "a pipe", "a folder"])
+def test_damaged_outputs_are_refused_and_a_new_preview_replaces_them(works: Works, damage: str) -> None:
+    plan = plan_of(sql("a1", UPDATE, connection="shop"))
+    envelope = works.workspace.approve(plan)
+    (file,) = (path for path in works.workspace.state.prepared.rglob("*") if path.is_file())
+    if damage == "truncated":
+        os.truncate(file, 10)
+    else:
+        file.unlink()
+    if damage == "a link":
+        file.symlink_to(works.database)
+    if damage == "a pipe":
+        os.mkfifo(file)
+    if damage == "a folder":
+        file.mkdir()
+    before = works.tree()
+    assert "kept" in refused(works.workspace.apply(envelope))[1]
+    assert works.tree() == before
+    again = works.workspace.approve(plan, as_seen=works.workspace.preview(plan).digest)
+    assert ran(works.workspace.apply(again)).status.status == "SUCCESS"
+
+
+@pytest.mark.req("PV-03")
+def test_approvals_beside_a_loop_of_pruning_keep_their_outputs(works: Works) -> None:
+    stop = threading.Event()
+
+    def prune() -> None:
+        with works.opened() as workspace:
+            while not stop.is_set():
+                workspace.prune()
+
+    pruners = [threading.Thread(target=prune) for _ in range(2)]
+    for thread in pruners:
+        thread.start()
+    try:
+        plans = [plan_of(sql("a1", UPDATE, connection="shop"), plan_id=f"p{number}") for number in range(12)]
+        envelopes = [works.workspace.approve(plan) for plan in plans]
+    finally:
+        stop.set()
+        for thread in pruners:
+            thread.join()
+    assert {envelope.preview_digest for envelope in envelopes} == set(kept(works))
+
+
+@pytest.mark.req("PV-03")
+def test_a_cancelled_approval_and_a_preview_computed_again_need_no_space(open_works: Callable[..., Works]) -> None:
+    works = open_works()
+    plan = plan_of(sql("a1", UPDATE, connection="shop"))
+    digest = works.workspace.preview(plan).digest
+    one = size_of(works)
+    works.workspace.close()
+    settings = (works.root / "remit.yaml").read_text()
+    (works.root / "remit.yaml").write_text(settings[:-1] + f', "limits": {{"max_prepared_bytes": {one + 100}}}}}')
+    works.workspace = works.opened()
+    envelope = works.workspace.approve(plan)
+    assert works.workspace.preview(plan, fresh=True).digest == envelope.preview_digest  # counted once
+    works.workspace.cancel(envelope.envelope_id)
+    other = works.workspace.approve(plan_of(sql("a1", UPDATE, connection="shop"), plan_id="other"))
+    assert kept(works) == [other.preview_digest]
+    assert digest != other.preview_digest
+
+
+@pytest.mark.req("PV-01")
+def test_a_database_that_is_new_in_a_folder_that_a_pipeline_reads_is_noticed(open_works: Callable[..., Works]) -> None:
+    connections = {
+        "shop": {"type": "duckdb", "path": "data/shop.duckdb"},
+        "new": {"type": "duckdb", "path": "notes/new.duckdb"},
+    }
+    works = open_works(connections=connections)
+    envelope = works.allowed(plan_of(pipeline("p1", "report")), "p1")
+    make_database(works.root / "notes" / "new.duckdb", "CREATE TABLE t AS SELECT 1 AS a")
+    code, message = refused(works.workspace.apply(envelope))
+    assert (code, "notes/new.duckdb" in message) == (1003, True), message

@@ -15,6 +15,7 @@ from remit.effects.plans.steps import State
 from remit.fs import openat as beneath
 from remit.fs.paths import locate_below
 from remit.plans.model.folders import Parents, opened
+from remit.plans.policy.pipelines import database_files
 from remit.plans.preparation.pipeline_scratch import describe_changed_folder, folder_digest
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.plans.preview.planned_effect import PlannedEffect
@@ -94,13 +95,25 @@ def _changed_inputs(
             item = ApprovedInput.model_construct(path=path, input_digest=found.sha256, mode=mode)
             if how := _how_it_differs(approved, item, when):
                 yield ChangedInput(path, how)
+    yield from _changed_folders(planned, root, config, when, since, state_of_open)
+
+
+def _changed_folders(
+    planned: PlannedEffect, root: str, config: SystemConfig, when: str, since: str, state_of_open: StateOf
+) -> Iterator[ChangedInput]:
+    bound = {item.path: item for item in planned.inputs}
     for path, scope in planned.folder_inputs.items():
+        # A database in the folder is bound by itself. One that did not exist then is bound by nothing.
+        inside = {name for name in database_files(config) if name.startswith(f"{path}/")}
+        for name, found in _read_states(root, sorted(inside - bound.keys() - scope.made), state_of_open):
+            if found is not None:
+                yield ChangedInput(name, f"this file did not exist when {when}")
         try:
             digest = folder_digest(root, path, config, scope, lambda file: state_of_open(file).sha256)
         except (RemitError, OSError) as problem:
             yield ChangedInput(path, f"this folder cannot be compared with its state when {when}: {problem}")
             continue
-        if path not in inputs or inputs[path].input_digest != digest:
+        if path not in bound or bound[path].input_digest != digest:
             yield ChangedInput(path, describe_changed_folder(root, path, config, when, parse_time(since).timestamp()))
 
 

@@ -9,7 +9,8 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,8 @@ from remit.plans.engines.database_files import WorkFolder, closing, new_file
 from remit.plans.preview.planned_effect import PlannedOutput
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TRIES: Final = 100
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PREVIEW_AGAIN: Final = "Preview the plan again with `remit preview`, and approve it again."
 
@@ -29,15 +32,18 @@ _PREVIEW_AGAIN: Final = "Preview the plan again with `remit preview`, and approv
 class KeptOutputs:
     """The kept outputs of one workspace. Safe to use from several threads and processes."""
 
-    def __init__(self, prepared: Path, work: Path) -> None:
+    def __init__(self, prepared: Path, work: Path, is_needed: Callable[[str], bool]) -> None:
+        """`is_needed` asks the database whether the outputs of a preview are recorded now."""
         self._prepared = prepared
         self._work = work
+        self._is_needed = is_needed
 
     @contextmanager
     def keep(self, preview_digest: str, descriptors: Mapping[str, int]) -> Iterator[None]:
         """Keep copies of open files. Inside of the block they are durable, and no other process can remove them.
 
-        The caller records in the block that they are needed. If the block fails, they are removed.
+        The caller records in the block that they are needed. If the block is refused, they are removed. After another
+        failure they may be recorded, so they stay; `remove_orphans` removes them if they are not.
         """
         if not descriptors:
             yield
@@ -55,67 +61,69 @@ class KeptOutputs:
 
     @contextmanager
     def _publish(self, outputs: Path, preview_digest: str) -> Iterator[None]:
-        """Give the folder its name. A folder that has the name already has the same files: the name covers them."""
+        """Give the folder its name, and hold its lock. A folder that has the name is replaced: it may be damaged."""
         target = self._folder(preview_digest)
         with closing(_opened(outputs)) as ours:
             fcntl.flock(ours, fcntl.LOCK_EX)
-            with self._renamed_or_locked(outputs, target) as is_ours:
-                try:
-                    yield
-                except BaseException:
-                    if is_ours:
-                        with suppress(OSError):
-                            self._set_aside(target)
-                    raise
+            self._rename(outputs, target)
+            try:
+                yield
+            except RefusedError:
+                with suppress(OSError):
+                    self._set_aside(target)
+                raise
 
-    @contextmanager
-    def _renamed_or_locked(self, outputs: Path, target: Path) -> Iterator[bool]:
-        """Rename the folder, or lock the one that has the name. Yields whether it was renamed."""
-        while True:
+    def _rename(self, outputs: Path, target: Path) -> None:
+        for _ in range(_TRIES):
             try:
                 outputs.rename(target)
                 sync_directory(self._prepared)
             except OSError as problem:
-                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                if problem.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}:
                     raise disk_failure(problem, target) from problem
-                if (lock := _lock(target, wait=True)) is None:
-                    continue  # another process removed it just now
-                with closing(lock):
-                    yield False
             else:
-                yield True
-            return
+                return
+            if (lock := _lock(target, wait=True)) is not None:
+                with closing(lock):  # another process that keeps the same outputs has recorded them by now
+                    self._set_aside(target)
+        raise EnvironmentFailureError(
+            Reason.STATE_UNSAFE,
+            "the folder for the outputs of a preview cannot be replaced",
+            where=str(target),
+            next_step="Remove it, and preview the plan again.",
+        )
 
     def open(self, preview_digest: str, outputs: Iterable[PlannedOutput]) -> dict[str, int]:
         """Open the outputs of a preview, and compare each with its digest. The caller closes the descriptors."""
-        folder, opened = self._folder(preview_digest), dict[str, int]()
+        opened = dict[str, int]()
         with ExitStack() as undo:
+            folder = -1
             for output in outputs:
-                try:
-                    descriptor = os.open(folder / output.source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-                except FileNotFoundError:
-                    raise outputs_gone_error(output.path) from None
-                except OSError as problem:
-                    raise disk_failure(problem, folder / output.source) from problem
-                undo.callback(os.close, descriptor)
-                if sha256_of(descriptor) != output.sha256:
-                    raise EnvironmentFailureError(
-                        Reason.EVIDENCE_INVALID,
-                        "the kept output of the preview is not the file that was approved; nothing was changed",
-                        where=str(folder / output.source),
-                        next_step=f"Find out who changed the state directory. {_PREVIEW_AGAIN}",
-                    )
-                opened[output.source] = descriptor
+                if folder < 0:
+                    folder = self._open_folder(preview_digest, output.path)
+                    undo.callback(os.close, folder)
+                opened[output.source] = _open_output(folder, output)
+                undo.callback(os.close, opened[output.source])
             undo.pop_all()
+        if folder >= 0:
+            os.close(folder)
         return opened
 
+    def _open_folder(self, preview_digest: str, path: str) -> int:
+        try:
+            return os.open(self._folder(preview_digest), _FOLDER)
+        except OSError:
+            raise outputs_gone_error(path) from None
+
     def remove(self, preview_digest: str) -> bool:
-        """Remove the outputs of a preview. Returns whether there were any."""
+        """Remove the outputs of a preview that the database does not need. Returns whether they were removed."""
         target = self._folder(preview_digest)
         lock = _lock(target, wait=False)
         if lock is None:
             return False
         with closing(lock):
+            if self._is_needed(preview_digest):  # asked under the lock, which a process holds until it has recorded
+                return False
             self._set_aside(target)
         return True
 
@@ -129,13 +137,22 @@ class KeptOutputs:
             digest = f"sha256:{path.name}"
             if _NAME.fullmatch(path.name) is None or digest in needed:
                 continue
-            size = sum(each.lstat().st_size for each in path.glob("*"))
+            size = _size_of(path)
             if dry_run or self.remove(digest):
                 found.append((digest, size))
         return found
 
-    def has(self, preview_digest: str) -> bool:
+    def exists(self, preview_digest: str) -> bool:
         return self._folder(preview_digest).is_dir()
+
+    def has(self, preview_digest: str, outputs: Iterable[PlannedOutput]) -> bool:
+        """Whether each of these outputs is there with its size. Their digests are compared when they are opened."""
+        folder = self._folder(preview_digest)
+        try:
+            found = [(os.lstat(folder / output.source), output.size) for output in outputs]
+        except OSError:
+            return False
+        return all(stat.S_ISREG(file.st_mode) and file.st_size == size for file, size in found)
 
     def _folder(self, preview_digest: str) -> Path:
         return self._prepared / preview_digest.removeprefix("sha256:")
@@ -149,6 +166,41 @@ class KeptOutputs:
             except FileNotFoundError:
                 return
             reach("preview.outputs_removed")
+
+
+def _open_output(folder: int, output: PlannedOutput) -> int:
+    """Open one output in the open folder, and compare it with its digest. A link, a pipe and the like are refused."""
+    try:
+        descriptor = os.open(output.source, _FILE, dir_fd=folder)
+    except FileNotFoundError:
+        raise outputs_gone_error(output.path) from None
+    except OSError as problem:
+        raise _changed_error(output) from problem
+    with ExitStack() as undo:
+        undo.callback(os.close, descriptor)
+        is_same = stat.S_ISREG(os.fstat(descriptor).st_mode) and sha256_of(descriptor) == output.sha256
+        if is_same:
+            undo.pop_all()
+    if not is_same:
+        raise _changed_error(output)
+    return descriptor
+
+
+def _changed_error(output: PlannedOutput) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
+        Reason.EVIDENCE_INVALID,
+        "the kept output of the preview is not the file that was approved; nothing was changed",
+        where=output.path,
+        next_step=f"Find out who changed the state directory. {_PREVIEW_AGAIN}",
+    )
+
+
+def _size_of(folder: Path) -> int:
+    size = 0
+    for path in folder.glob("*"):
+        with suppress(FileNotFoundError):  # another process removes the folder
+            size += path.lstat().st_size
+    return size
 
 
 def outputs_gone_error(path: str) -> RefusedError:

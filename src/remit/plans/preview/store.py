@@ -35,6 +35,7 @@ from remit.store.plan_previews import (
     delete_preview,
     end_reference,
     find_plan_preview,
+    is_applicable,
     kept_bytes,
     previews_of_plan,
     read_texts,
@@ -46,6 +47,8 @@ from remit.store.plan_previews import (
 )
 
 _TENANT: Final = DEFAULT_TENANT
+_ISSUED: Final = """SELECT payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = 'envelope.issued' LIMIT 1"""
 _MOST_CLEARED: Final = 20
 """How many expired previews one stored preview clears away, so that the table does not grow without bound."""
 
@@ -95,7 +98,7 @@ class PreviewStore:
         self._keyring = keyring
         self._config = config
         self._clock = clock
-        self.outputs = KeptOutputs(state.prepared, state.work)
+        self.outputs = KeptOutputs(state.prepared, state.work, self._is_kept)
 
     # --- storing ------------------------------------------------------------------------------------------------------
 
@@ -206,6 +209,17 @@ class PreviewStore:
         reach("preview.released")
         self.outputs.remove(preview_digest)
 
+    def _is_kept(self, preview_digest: str) -> bool:
+        with self._ledger().store.reading() as connection:
+            return is_applicable(connection, _TENANT, preview_digest)
+
+    def end_reference_of(self, batch: Batch, envelope_id: str) -> None:
+        """Record that this approval was cancelled, so that it does not refer to its preview any more."""
+        found = batch.store.one(_ISSUED, (_TENANT, envelope_id))
+        digest = json.loads(found[0]).get("preview_digest") if found else None
+        if digest is not None:
+            self.end_reference(batch, digest)
+
     def end_reference(self, batch: Batch, preview_digest: str) -> None:
         """Record that the approval of a preview is used, so that nothing refers to it any more."""
         end_reference(batch.store, _TENANT, preview_digest, render_time(batch.time_in(_TENANT)))
@@ -271,7 +285,7 @@ class PreviewStore:
             evicted.append(row.preview_digest)
         if not draft.output_bytes:
             return evicted
-        kept = kept_bytes(batch.store, _TENANT, draft.owner)
+        kept = kept_bytes(batch.store, draft)
         total, of_owner = kept.total + draft.output_bytes, kept.of_owner + draft.output_bytes
         for row in unreferenced:
             if total <= limits.max_prepared_bytes and of_owner <= limits.max_prepared_bytes_per_agent:
