@@ -65,7 +65,7 @@ def test_a_preview_shows_the_diff_and_changes_nothing(remit: Remit, project: Pat
     assert shown.code == 0, shown
     assert '-  "retries": 3\n+  "retries": 5\n' in shown.out
     assert "+new\n" in shown.out
-    assert "everything can be undone" in shown.out
+    assert "Everything can be undone" in shown.out
     assert "\x1b[" not in shown.out
     assert (project / "settings.json").read_text() == BEFORE
     assert sorted(path.name for path in project.iterdir()) == [".env", "plan.json", "remit.yaml", "settings.json"]

@@ -27,7 +27,7 @@ BLOCKED = error(2001, "DEPENDENCY_FAILED", "needs a1", action_id="a2") | {
 }
 ENDS: dict[str, dict[str, Any]] = {
     "ready": {},
-    "no-op": {"files": []},
+    "no-op": {"files": [], "undo": ""},
     "doomed": {"problems": [MISSING], "status": "WOULD_FAIL", "doomed": True, "would_end": "FAILED", "files": []},
     "back": {"problems": [MISSING], "status": "WOULD_FAIL", "would_end": "ROLLED_BACK"},
     "partial": {"problems": [MISSING], "status": "WOULD_FAIL", "would_end": "PARTIAL"},

@@ -13,9 +13,10 @@ import pytest
 from remit.cli.plans.render import count_hidden_lines, render_outcome, render_preview
 from remit.cli.plans.render_diff import render_diff
 from remit.cli.plans.render_rollback import render_rollback
-from remit.cli.plans.text import quoted, render_size
+from remit.cli.plans.text import quoted
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.core.text import render_size
 from remit.ledger.entry import Entry
 from remit.plans.reports.diff_lines import parse_diff
 from remit.services.base.entry_text import render_meaning
@@ -76,6 +77,7 @@ def test_nothing_in_a_diff_reaches_the_terminal_as_an_order(evil: str) -> None:
 DIGEST = f"sha256:{'0' * 64}"
 NOTHING: dict[str, list[str]] = {"protected": [], "executable": [], "content": [], "irreversible": []}
 TIME = "2026-11-15T15:45:01Z"
+UNDO = "Everything can be undone: `remit rollback` restores the files and rows from their backups."
 SIGNED = {"key_id": "A" * 43, "signature": "A" * 86}
 
 
@@ -107,6 +109,7 @@ def previewed(**changes: Any) -> PlanPreviewDocument:
         "rules": [],
         "folders": [],
         "backup_bytes": 1_234,
+        "undo": UNDO,
     }
     return PlanPreviewDocument.from_tree(document | changes)
 
@@ -227,24 +230,31 @@ def test_a_preview_shows_the_changes_the_risk_and_whether_they_can_be_undone() -
     assert shown.startswith("Plan plan-1: 1 change to 1 file, +1 -2 lines\n")
     assert "a1: change x\n@@ -1,2 +1 @@\n-a\n-b\n+c\n" in shown
     assert "  risk      HIGH" in shown
-    assert "  undo      everything can be undone; 1.2 KB of backups" in shown
+    assert f" undo {UNDO[:-1]} (1.2 KB). folders " in " ".join(shown.split())
+    assert "  kept  " not in shown
     assert "  folders   2 folders created: new, new/deep" in shown
 
 
 def test_each_approval_that_is_missing_comes_with_the_flag_to_give() -> None:
     needs = {"protected": [".env"], "executable": ["bin/a b"], "content": ["-x"], "irreversible": ["a1"]}
-    shown = text(render_preview(previewed(needs=needs)))
+    lasting = "This cannot be undone: a1. `remit rollback` restores the rest from its backups."
+    shown = text(render_preview(previewed(needs=needs, undo=lasting)))
     assert "protected: .env   give: --allow-protected .env\n" in shown
     assert "executable: bin/a b   give: --allow-executable 'bin/a b'\n" in shown
     assert "content: -x   give: --allow-content '-x'\n" in shown
     assert "irreversible: a1   give: --allow-irreversible a1\n" in shown
-    assert "cannot be undone: a1" in shown
+    assert f" undo {lasting[:-1]} (1.2 KB)." in " ".join(shown.split())
+
+
+def test_files_that_the_preview_made_are_kept_until_it_is_applied() -> None:
+    outputs = [{"action_id": "a1", "path": name, "digest": DIGEST, "size": 7_000} for name in ("a.csv", "b.csv")]
+    assert "  kept      2 files, 14.0 KB, until applied" in text(render_preview(previewed(outputs=outputs)))
 
 
 def test_of_a_pipeline_of_code_its_files_can_be_undone() -> None:
     pipeline = {"action_id": "p1", "pipeline": "nightly", "kind": "python", "reversible": False, "steps": []}
     shown = text(render_preview(previewed(needs={"irreversible": ["p1", "a2"]}, pipelines=[pipeline])))
-    assert "  undo      cannot be undone: a2; only the listed files can be undone: p1; 1.2 KB of backups" in shown
+    assert "  undo      only files: a rollback restores the files above, but no other effect of the code" in shown
     report = ended().tree()["report"] | {"pipelines": [pipeline]}
     done = text(render_outcome(ended(report=report)))
     assert re.search(r"undo      remit rollback last   \(.*restores the files, not other effects of p1", done)

@@ -22,6 +22,17 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def render_size(size: int) -> str:
+    """Return a number of bytes, such as `1 byte` or `1.2 KB`."""
+    if size < 1_000:
+        return counted(size, "byte")
+    for unit in ("KB", "MB"):
+        size_in_unit = size / {"KB": 1_000, "MB": 1_000_000}[unit]
+        if size_in_unit < 1_000:
+            return f"{size_in_unit:.1f} {unit}"
+    return f"{size / 1e9:.1f} GB"
+
+
 def shortened(text: str, most: int) -> str:
     mark = "…" if speaks_unicode() else "..."
     return text if len(text) <= most else text[: most - len(mark)] + mark

@@ -67,7 +67,7 @@ def test_people_are_shown_rows_servers_and_the_rollback(store: Store, tmp_path: 
     assert "a2: change public.orders on shop" in output
     assert "public.people 1 deleted; public.orders 2 deleted" in output
     assert "yes: the rows are backed up as they are now" in output
-    assert "everything can be undone" in output
+    assert "Everything can be undone" in output
     code, output = said(store, "run", str(plan), "--yes")
     assert code == 0, output
     assert "a2: SQL on connection shop: 1 statement, 2 rows changed" in output

@@ -4,12 +4,14 @@ from typing import Any, NamedTuple
 
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
+from tests.plans.sql.shop import make_database
 from tests.web.console.console_workspace import ADMIN, APP, TENANT, USER, Stage, created, replaced
 
 MARKUP = "\"'><img src=x onerror=window.__fired=1><script>window.__fired=2</script>"
 ATTRIBUTE = '" onmouseover="window.__fired=3" autofocus onfocus="window.__fired=4'
 SCHEME = "javascript:window.__fired=5"
 BIDI = "\u202egnp.exe\u2066\u200b\x1b[2J"
+SAVED = {"save_results_to": "out/rows.csv"}
 MIA = PersonCaller(Person("link:mia"), "operator", USER, TENANT)
 
 
@@ -36,6 +38,13 @@ def fill(stage: Stage) -> Filled:
     )
     closed = stage.hold("https://shop.example/closed", "closed-bot")
     stage.workspace.approvals.decide(closed.approval_id, approved=False, who=Person("os:x"), reason=MARKUP + BIDI)
+    make_database(stage.root / "data/shop.duckdb")
+    stage.agent = stage.token("data-bot")
+    query = {"type": "sql_execute", "connection": "shop", "query": "SELECT id, state FROM orders", **SAVED}
+    reading = stage.propose("rows", {"action_id": "s", "action_type": "SQL_EXECUTE", "operation": query})
+    stage.desk.plans.finish_previews(60)
+    stage.agent = stage.token("weak-bot", "plan.propose")
+    unseen = stage.propose("not-computed", {"action_id": "s", "action_type": "SQL_EXECUTE", "operation": query})
     goal = stage.desk.goals.ask(MIA, f"copy the form as invoice-7 {MARKUP}", "en", None, None, 10)
     stage.desk.goals.ask(MIA, "copy the form as invoice-8", "en", "../../logout", None, 10)
     question = {"kind": "confirmation", "tenant": TENANT, "id": "../../logout"}
@@ -43,6 +52,8 @@ def fill(stage: Stage) -> Filled:
         {
             "inbox": "/inbox",
             "plan": f"/inbox/plan/{waiting.proposal_id}",
+            "SQL plan": f"/inbox/plan/{reading.proposal_id}",
+            "not computed": f"/inbox/plan/{unseen.proposal_id}",
             "request": f"/inbox/request/{held.approval_id}",
             "closed request": f"/inbox/request/{closed.approval_id}",
             "confirmation": "/inbox/question?" + "&".join(f"{key}={value}" for key, value in question.items()),

@@ -21,7 +21,7 @@ VERBS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "REN
 
 def render_heading(document: PlanPreviewDocument) -> str:
     name, files = f"Plan {display_name(document.plan_id)}", document.files
-    if not would_change(document):
+    if not document.would_change:
         return f"{name}: nothing would be changed"
     remote = [report for report in document.sql if changes_server(report)]
     if not files and not remote:
@@ -49,10 +49,6 @@ def _render_remote_rows(remote: Sequence[SqlTold]) -> Iterator[str]:
         yield f"{counted(rows, 'row')} on {display_name(remote[0].server or '')}"
     if tables:
         yield f"tables changed on {display_name(remote[0].connection)}: {some_tables(tables)}"
-
-
-def would_change(document: PlanPreviewDocument) -> bool:
-    return document.would_end in {"SUCCESS", "PARTIAL"}
 
 
 class PreviewedChange(NamedTuple):

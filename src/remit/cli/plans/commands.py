@@ -52,6 +52,7 @@ from remit.identity.own_requests import require_own_plans_allowed
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.parsing import read_bounded
 from remit.plans.model.callbacks import LaterRollback
+from remit.plans.reports.preview_sentences import describe_deadline
 from remit.workspace.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -152,6 +153,8 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
     else:
         _print_lines(render_preview(document, max_lines=max_lines, idle=idle_actions(raw, document)))
         _print_lines(render_digest_options(document, max_lines))
+        if deadline := describe_deadline(document):
+            click.echo(row("time", deadline))
     ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
 
 

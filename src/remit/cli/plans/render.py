@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from remit.cli.common.bidi import display_name
+from remit.cli.common.table import terminal_width
 from remit.cli.plans.change_list import (
     VERBS,
     is_database,
@@ -20,15 +21,14 @@ from remit.cli.plans.change_list import (
     render_file,
     render_heading,
     render_table,
-    would_change,
 )
 from remit.cli.plans.render_diff import count_lines, render_diff
 from remit.cli.plans.render_pipeline import count_hidden_steps_and_log, is_code, render_pipeline, render_ran
 from remit.cli.plans.render_sql import (
-    changes_server,
     count_parameter_lines,
     count_text_lines,
     render_done,
+    render_long_row,
     render_previewed,
     rows_changed,
 )
@@ -37,7 +37,6 @@ from remit.cli.plans.text import (
     is_skipped,
     quoted,
     render_problem,
-    render_size,
     render_status,
     render_wait,
     row,
@@ -48,11 +47,12 @@ from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.report import ExecutionReport, SkippedAction
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.sql_report import SqlTold
-from remit.core.text import counted
+from remit.core.text import counted, render_size
 from remit.fs.paths import plain_spelling
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.plans.apply.verify_and_undo import NOT_RESTORED
 from remit.plans.reports.diff_lines import count_omitted_lines
+from remit.plans.reports.preview_sentences import describe_kept_outputs, describe_undo
 
 DIFF_LINES: Final = 40
 MAX_LISTED: Final = 20
@@ -99,7 +99,7 @@ def render_preview(
     shown. `allowed` has the approvals that are given already. `idle` has the actions that change nothing.
     """
     yield render_heading(document)
-    if not would_change(document):
+    if not document.would_change:
         yield from _problems(document)
         yield from _render_pipelines(document, max_lines)
         if document.files:
@@ -108,7 +108,7 @@ def render_preview(
     changes = list_changes(document)
     if len(changes) > 1 or max_lines == 0:
         yield from render_table(document, changes)
-    if would_change(document):
+    if document.would_change:
         yield from _render_pipelines(document, max_lines)
     for file, report in changes:
         if report is not None:
@@ -172,22 +172,14 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     for rule in document.rules:
         yield row("checks", display_name(rule))
     yield from _findings(document)
-    if would_change(document):
+    if document.would_change:
         yield from _problems(document)
-    if (document.files or any(map(changes_server, document.sql))) and would_change(document):
-        yield row("undo", f"{_render_undo_scope(document)}; {render_size(document.backup_bytes)} of backups")
+    if undo := describe_undo(document):
+        yield from render_long_row("undo", display_name(undo), terminal_width())
+    if kept := describe_kept_outputs(document):
+        yield row("kept", kept)
     if document.folders:
         yield row("folders", f"{counted(len(document.folders), 'folder')} created: {_list_some(document.folders)}")
-
-
-def _render_undo_scope(document: PlanPreviewDocument) -> str:
-    """Say what can be undone. The files of a pipeline of code can be restored, but its other effects cannot."""
-    code = [report.action_id for report in document.pipelines if is_code(report)]
-    partly = [display_name(name) for name in document.needs.irreversible if name in code]
-    lasting = [display_name(name) for name in document.needs.irreversible if name not in code]
-    parts = [f"cannot be undone: {', '.join(lasting)}"] if lasting else []
-    parts += [f"only the listed files can be undone: {', '.join(partly)}"] if partly else []
-    return "; ".join(parts) or "everything can be undone"
 
 
 def _problems(document: PlanPreviewDocument) -> Iterator[str]:

@@ -16,6 +16,7 @@ from remit.cli.plans.text import render_wait, row
 from remit.contracts.plans.pipeline_report import PipelineTold, ToldStep
 from remit.contracts.plans.preview import PipelinePreviewed
 from remit.core.text import counted
+from remit.plans.reports.preview_sentences import describe_pipeline_undo
 
 INDENT: Final = "    "
 GAP: Final = "  "
@@ -50,7 +51,7 @@ def render_pipeline(report: PipelineTold, *, whole: bool = False) -> Iterator[st
     if report.server is not None:  # whether it can be undone is shown with its tables
         return
     if report.changes or not any(step.state == "failed" for step in report.steps):
-        yield row("undo", render_undo(report))
+        yield row("undo", describe_pipeline_undo(report))
 
 
 def count_hidden_steps_and_log(report: PipelineTold, *, whole: bool) -> int:
@@ -63,12 +64,6 @@ def count_hidden_steps_and_log(report: PipelineTold, *, whole: bool) -> int:
 def is_code(report: PipelineTold) -> bool:
     """Whether the pipeline is code. Remit can restore the files that it changes, but sees no other effects of it."""
     return report.server is None and not report.reversible
-
-
-def render_undo(report: PipelineTold) -> str:
-    if report.reversible:
-        return "yes: everything that it changes is backed up as it is now"
-    return "only files: a rollback restores the files above, but no other effect of the code"
 
 
 def render_ran(pipelines: Sequence[PipelineTold], rows: Mapping[str, int] = NO_ROWS, *, whole: bool) -> Iterator[str]:

@@ -14,7 +14,7 @@ import click
 
 from remit.cli.common.bidi import display_name
 from remit.cli.common.table import terminal_width
-from remit.cli.plans.text import render_size, row
+from remit.cli.plans.text import row
 from remit.contracts.plans.preview import PreviewedFile
 from remit.contracts.plans.sql_report import (
     ChangedTable,
@@ -24,7 +24,7 @@ from remit.contracts.plans.sql_report import (
     ToldColumn,
     ToldStatement,
 )
-from remit.core.text import counted, printable, speaks_unicode
+from remit.core.text import counted, printable, render_size, speaks_unicode
 
 _TAB: Final = 4
 _NARROWEST: Final = 20
@@ -196,7 +196,7 @@ def render_sql(
         yield from render_rows(report.columns, report.rows, width)
         yield ""
     for label, text in (*_remarks(report), *([("undo", backup_note)] if backup_note else [])):
-        yield from _long_row(label, text, width)
+        yield from render_long_row(label, text, width)
 
 
 def _rows_heading(report: SqlTold) -> str:
@@ -217,7 +217,7 @@ def render_previewed(
     source of its statements if they are not its own.
     """
     yield click.style(render_subject(report, file), bold=True)
-    yield from _long_row("by", by or _by(report), terminal_width())
+    yield from render_long_row("by", by or _by(report), terminal_width())
     first = next((each for each in files if file is not None and each.path == file.path), None)
     yield from render_sql(report, max_lines=max_lines, backup_note=render_rollback_note(report, first), advice="--full")
 
@@ -400,7 +400,7 @@ def _pad_or_cut(text: str, width: int, *, right: bool) -> str:
 # --- remarks ---------------------------------------------------------------------------------------------------------
 
 
-def _long_row(label: str, text: str, width: int) -> Iterator[str]:
+def render_long_row(label: str, text: str, width: int) -> Iterator[str]:
     """Render a row that is wrapped between words, for long text that is not meant to be copied."""
     lines = textwrap.wrap(text, max(width - len(row("", "")), _LEAST_PROSE), break_long_words=False)
     for number, line in enumerate(lines):

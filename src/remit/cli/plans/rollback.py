@@ -17,9 +17,10 @@ from remit.cli.plans.render import render_outcome
 from remit.cli.plans.render_for_agent import print_agent_undo
 from remit.cli.plans.render_rollback import advise_on_later_run, render_rollback
 from remit.cli.plans.runs import complete_envelope, complete_run, find_run
-from remit.cli.plans.text import render_size, row
+from remit.cli.plans.text import row
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
+from remit.core.text import render_size
 from remit.execution.refusals import about_name
 from remit.plans.storage.drift import changed_nothing
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies

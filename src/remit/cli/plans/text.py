@@ -8,7 +8,6 @@ from remit.cli.common.bidi import display_name
 from remit.contracts.plans.error_codes import PLAN_CODES
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.core.errors import Reason
-from remit.core.text import counted
 
 STATUS_COLOURS: Final = {"SUCCESS": "green", "EXECUTED": "green", "PARTIAL": "yellow", "CANCELLED": "yellow"}
 
@@ -43,16 +42,6 @@ def render_problem(problem: ErrorResponse) -> str:
 def is_skipped(problem: ErrorResponse) -> bool:
     """Whether the action was skipped because an action that it depends on failed."""
     return problem.error_code == PLAN_CODES[Reason.DEPENDENCY_FAILED].code
-
-
-def render_size(size: int) -> str:
-    if size < 1_000:
-        return counted(size, "byte")
-    for unit in ("KB", "MB"):
-        size_in_unit = size / {"KB": 1_000, "MB": 1_000_000}[unit]
-        if size_in_unit < 1_000:
-            return f"{size_in_unit:.1f} {unit}"
-    return f"{size / 1e9:.1f} GB"
 
 
 def render_wait(seconds: float) -> str:

@@ -183,6 +183,11 @@ class PlanPreviewDocument(Contract):
     )
 
     @property
+    def would_change(self) -> bool:
+        """Whether changes of the plan would stay."""
+        return self.would_end in {"SUCCESS", "PARTIAL"}
+
+    @property
     def breaks_rule(self) -> bool:
         """Whether every action could be done, and then a rule would not hold, so that all of them would be undone."""
         return any(problem.details.action_id is None for problem in self.problems)

@@ -27,7 +27,7 @@ def apply(title: str) -> Confirmation:
 
 def compute(title: str) -> Confirmation:
     detail = f"{title}: its SQL and pipelines run to find out what they would do. Their changes are discarded."
-    return Confirmation("Compute this preview again?", detail, "Yes, compute it", "yes")
+    return Confirmation("Compute this preview?", detail, "Yes, compute it", "yes")
 
 
 def cancel(title: str) -> Confirmation:

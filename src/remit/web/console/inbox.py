@@ -198,6 +198,8 @@ def _draw_plan(request: Request, viewer: Viewer, view: QuestionView) -> Graph | 
 
 def _reason_not_to_approve(view: QuestionView, preview: PreviewShown | None, problem: RemitError | None) -> str:
     """Return why the request cannot be approved now. The services decide; this only disables the button."""
+    if isinstance(problem, PreviewNotStoredError):
+        return "The effect of this plan is not known yet. Its preview must be computed before it can be approved."
     if problem is not None:
         return "The preview cannot be shown, so this plan cannot be approved now."
     if preview is not None and preview.changed_since and view.question.state == "PENDING":

@@ -6,10 +6,17 @@ from typing import Final, NamedTuple, Protocol
 
 from remit.contracts.plans.change_log import Change
 from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.services.plans import ChangedSince, ProposalPreview, RunDocuments
 from remit.plans.reports.diff_lines import count_omitted_lines
+from remit.plans.reports.preview_sentences import (
+    describe_deadline,
+    describe_kept_outputs,
+    describe_pipeline_undo,
+    describe_undo,
+)
 from remit.web.console.diffs import MOST_ROWS, DiffShown, build_rows
 from remit.web.console.graphs import Graph, GraphBox, lay_out
 from remit.web.console.templating import address
@@ -64,6 +71,21 @@ class PreviewShown:
             preview.computed_at,
             preview.computed_by,
         )
+
+    @property
+    def undo(self) -> str:
+        return describe_undo(self.document)
+
+    @property
+    def kept(self) -> str:
+        return describe_kept_outputs(self.document)
+
+    def pipeline_undo(self, report: PipelineTold) -> str:
+        return describe_pipeline_undo(report)
+
+    def deadline(self, decide_until: str | None) -> str:
+        """Until when this preview can be approved. Empty for a stale one, and if the request is decided."""
+        return "" if decide_until is None or self.changed_since else describe_deadline(self.document, decide_until)
 
     @property
     def unseen(self) -> int:
