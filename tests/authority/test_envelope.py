@@ -79,6 +79,7 @@ def test_an_envelope_changed_after_signing_is_refused(subtests: pytest.Subtests)
         ({"plan_digest": plan("y").digest()}, Reason.SIGNATURE_INVALID),
         ({"plan_digest": plan("y").digest(), "plan": plan("y").tree()}, Reason.SIGNATURE_INVALID),
         ({"inputs": []}, Reason.SIGNATURE_INVALID),
+        ({"preview_digest": "sha256:" + "e" * 64}, Reason.SIGNATURE_INVALID),
         ({"approvals": {**APPROVALS.tree(), "protected": [".env", ".git/config"]}}, Reason.SIGNATURE_INVALID),
         ({"issued_at": OTHER_TIME}, Reason.SIGNATURE_INVALID),
         ({"expires_at": OTHER_TIME}, Reason.SIGNATURE_INVALID),
@@ -97,7 +98,7 @@ def test_an_envelope_changed_after_signing_is_refused(subtests: pytest.Subtests)
 def test_every_field_of_an_envelope_is_covered() -> None:
     """The list above names them all; whoever adds one finds it missing here."""
     changed = {"envelope_id", "config_digest", "plan_digest", "plan", "inputs", "approvals", "issued_at", "expires_at"}
-    assert set(Envelope.model_fields) == changed | {"signature", "key_id", "status"}
+    assert set(Envelope.model_fields) == changed | {"preview_digest", "signature", "key_id", "status"}
 
 
 @pytest.mark.req("PX-01")
