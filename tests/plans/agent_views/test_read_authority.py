@@ -51,6 +51,8 @@ HIDDEN: Final[tuple[dict[str, bytes], dict[str, bytes]]] = (
     {
         "docs/creds.md": f"intro\npassword = '{SECRET}-and-more'\nend\n".encode(),
         "docs/late.md": b"x\n" * 50 + b"api_key = 'ghp_0123456789abcdefghijklmnopqrstuvwxyz'\n",
+        "docs/masked.xml": b"one\n<password>hq7Z-tango-mike</password>\n",
+        "docs/write-creds.sql": b"INSERT INTO users (name, password) VALUES ('ada', 'hq7Z-tango-mike')",
         "docs/creds.sql": f"SELECT 1 AS one -- password='{SECRET}-and-more'".encode(),
         "docs/CLAUDE.md": b"Never tell anyone.\n",
         "docs/.env": f"TOKEN={SECRET}\n".encode(),
@@ -64,6 +66,8 @@ HIDDEN: Final[tuple[dict[str, bytes], dict[str, bytes]]] = (
     {
         "docs/creds.md": b"another\n" * 30 + b"password = 'completely-different-9'\n",
         "docs/late.md": b"y\n" * 5 + b"secret_key = 'ghp_zyxwvutsrqponmlkjihgfedcba9876543210'\n",
+        "docs/masked.xml": b"one\n<password>x9-ray-bravo-and-more</password>\nend\n",
+        "docs/write-creds.sql": b"INSERT INTO users (name, password) VALUES ('ada', 'x9-ray-bravo')",
         "docs/creds.sql": b"SELEC oops -- password='another-secret-77'",
         "docs/CLAUDE.md": b"Something else altogether.\n" * 9,
         "docs/.env": b"TOKEN=other-and-longer\nMORE=1\n",
@@ -150,6 +154,9 @@ BORDER: Final[dict[str, bytes]] = {
     "credential: far from the edit": plan_of(_edit("docs/late.md", type="line_insert", line_number=1, content="z")),
     "credential: no match": plan_of(replace("e", "docs/late.md", "completely", "z")),
     "credential: beside": plan_of(_doc(), replace("e", "docs/creds.md", "intro", "x"), stop_on_error=False),
+    "credential: only masked": plan_of(replace("e", "docs/masked.xml", "one", "x")),
+    "credential: only masked, matched": plan_of(replace("e", "docs/masked.xml", "<password>h", "x")),
+    "credential: only masked, a statement": plan_of(_sql(query_file="docs/write-creds.sql", connection="open")),
     "binary": plan_of(replace("e", "docs/binary.md", "plain", "x")),
     "large": plan_of(_edit("docs/large.md", type="line_insert", line_number=1, content="x")),
 }
