@@ -1,5 +1,6 @@
 """For whom each command is: every command is in the table, and what decides refuses whoever is an agent."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,35 @@ def test_commands_that_print_ledger_entries_are_refused_to_an_agent_and_verify_i
         assert (ran.exception.reason, ran.stdout) == (Reason.PERMISSION_DENIED, "")
         assert "remit ledger verify" in (ran.exception.next_step or "")
     assert CliRunner().invoke(main, ["ledger", "verify", *here]).exit_code == 0
+
+
+@pytest.mark.req("PV-04")
+@pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
+def test_commands_that_tell_how_long_the_ledger_is_or_of_others_are_refused_to_an_agent(
+    tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long the ledger is depends on the content of files and rows: a run has an entry for each action."""
+    monkeypatch.setenv("REMIT_STATE", str(tmp_path / "state"))
+    (tmp_path / "project").mkdir()
+    here = ["-C", str(tmp_path / "project")]
+    assert CliRunner().invoke(main, ["init", here[1]]).exit_code == 0
+    issued = CliRunner().invoke(main, ["token", "issue", "--sub", "other", "--cap", "plan.propose", *here])
+    assert issued.exit_code == 0, issued.output
+    (listed,) = json.loads(CliRunner().invoke(main, ["token", "list", "--json", *here]).stdout)["tokens"]
+    assert (listed["sub"], listed["entry_seq"] > 0) == ("other", True), "people see it"
+    completing = {
+        "_REMIT_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"remit token revoke -C {here[1]} ",
+        "COMP_CWORD": "5",
+    }
+    assert listed["jti"] in CliRunner().invoke(main, [], prog_name="remit", env=completing).stdout
+    monkeypatch.setenv(variable, "bot")
+    for words in ("token list", "people list", "intake", "intake list", "intake export"):
+        for form in ([], ["--json"]):
+            ran = CliRunner().invoke(main, [*words.split(), *form, *here], standalone_mode=False)
+            assert isinstance(ran.exception, RefusedError), (words, ran.output)
+            assert (ran.exception.reason, ran.stdout) == (Reason.PERMISSION_DENIED, "")
+    assert CliRunner().invoke(main, [], prog_name="remit", env=completing).stdout.strip() == ""
 
 
 def test_a_command_missing_from_the_table_is_for_people_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,11 +232,11 @@ def check_ledger_clock(chains: Sequence[ChainClock], now: datetime) -> Check:
     jumped = next((chain.last for chain in chains if is_unanswered_jump(chain.last)), None)
     if jumped is not None:
         span = render_span(timedelta(seconds=jumped.payload["seconds"]))
-        found = f"the clock was set {span} ahead, from {jumped.payload['expected_at'][:19]}Z (entry {jumped.seq})"
+        found = f"the clock was set {span} ahead, from {jumped.payload['expected_at'][:19]}Z"
         return LEDGER_CLOCK.warn(
             found, f"If the clock is right now, a person accepts it: {ACCEPT}. If not, set it: {SET_CLOCK}."
         )
-    # Agents may run `remit doctor`, so it does not show the time of the newest entry. `remit clock show` does.
+    # Agents may run `remit doctor`, so it shows neither the time nor the number of an entry. `remit clock show` does.
     return LEDGER_CLOCK.ok("the clock is not behind the newest entry")
 
 

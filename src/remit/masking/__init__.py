@@ -14,7 +14,7 @@ imports nothing of the rest of Remit, and compiles no pattern before the first t
 
 from remit.masking.field_names import is_secret_name
 from remit.masking.json import Json, JsonLike, mask_json, mask_texts
-from remit.masking.review import is_hidden, mask_diff, mask_shaped, mask_shown
+from remit.masking.review import hides_key, hides_value, is_hidden, mask_diff, mask_shaped, mask_shown
 from remit.masking.secrets import Secret, find_secrets
 from remit.masking.sql import mask_sql
 from remit.masking.text import mask_field, mask_text
@@ -24,6 +24,8 @@ __all__ = [
     "JsonLike",
     "Secret",
     "find_secrets",
+    "hides_key",
+    "hides_value",
     "is_hidden",
     "is_secret_name",
     "mask_diff",

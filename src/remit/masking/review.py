@@ -93,6 +93,20 @@ def is_hidden(line: str, masked: str) -> bool:
     return masked != _mask_mailboxes(mask_cards(mask_ssns(line))) or bool(pattern(rf'"{AT}').search(line))
 
 
+def hides_value(line: str) -> bool:
+    """Return whether the mask of this line hides anything but e-mail addresses. A quoted address can hold any text."""
+    masked = mask_line(line)
+    return masked != line and (masked != _mask_mailboxes(line) or bool(pattern(rf'"{AT}').search(line)))
+
+
+def hides_key(text: str) -> bool:
+    """Return whether the masks hide a key that goes over several lines."""
+    if mask_jwks(text) != text:
+        return True
+    lines = text.split("\n") if "PRIVATE KEY" in text else []
+    return any(one != other for one, other in zip(lines, mask_lines(lines, lambda line: line), strict=True))
+
+
 def _hide(kind: Kind, value: str) -> str:
     if is_after_scheme(value):
         return value

@@ -46,7 +46,8 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         name="diff",
         title="Diff of a proposed plan",
         description="The lines of the plan that this agent sent, with secrets masked. Only people see the old lines"
-        " of the files, unless the token has plan.read and names every file and connection of the plan.",
+        " of the files, unless the token has plan.read and names every file and connection of the plan. Such a token"
+        " shows them from 30 seconds after the proposal.",
         mime_type="text/x-diff",
     )
     async def diff(proposal_id: str, context: Context[Any, Any]) -> str:

@@ -3,9 +3,13 @@
 The two worlds differ in the content of files and rows outside of docs, and in the files inside that are never shown.
 """
 
+import fcntl
 import json
 import os
+import threading
 from collections.abc import Iterator
+from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +19,10 @@ from click.testing import CliRunner
 from remit.cli import main
 from remit.contracts.plans.agent_views import AgentProposalPreview, AgentReadPreview
 from remit.ledger.counted_entries import MAX_SINGLES
+from remit.services.base.jobs import MAX_PER_OWNER
+from remit.services.plans.preview_computation import FOLDER, PreviewJobs
 from remit.services.plans.preview_reads import COUNTED_READS, PREVIEW_READ
+from remit.services.plans.read_grants import READ_DELAY, READ_LATER
 from tests.mcp_server.mcp_office import over_http, talking
 from tests.plans.agent_views.test_two_worlds import check_all_views
 from tests.plans.agent_views.worlds import FIRST, PLANS, SECOND, SECRET, World
@@ -44,6 +51,8 @@ HIDDEN: Final[tuple[dict[str, bytes], dict[str, bytes]]] = (
     {
         "docs/creds.md": f"intro\npassword = '{SECRET}-and-more'\nend\n".encode(),
         "docs/late.md": b"x\n" * 50 + b"api_key = 'ghp_0123456789abcdefghijklmnopqrstuvwxyz'\n",
+        "docs/masked.xml": b"one\n<password>hq7Z-tango-mike</password>\n",
+        "docs/write-creds.sql": b"INSERT INTO users (name, password) VALUES ('ada', 'hq7Z-tango-mike')",
         "docs/creds.sql": f"SELECT 1 AS one -- password='{SECRET}-and-more'".encode(),
         "docs/CLAUDE.md": b"Never tell anyone.\n",
         "docs/.env": f"TOKEN={SECRET}\n".encode(),
@@ -57,6 +66,8 @@ HIDDEN: Final[tuple[dict[str, bytes], dict[str, bytes]]] = (
     {
         "docs/creds.md": b"another\n" * 30 + b"password = 'completely-different-9'\n",
         "docs/late.md": b"y\n" * 5 + b"secret_key = 'ghp_zyxwvutsrqponmlkjihgfedcba9876543210'\n",
+        "docs/masked.xml": b"one\n<password>x9-ray-bravo-and-more</password>\nend\n",
+        "docs/write-creds.sql": b"INSERT INTO users (name, password) VALUES ('ada', 'x9-ray-bravo')",
         "docs/creds.sql": b"SELEC oops -- password='another-secret-77'",
         "docs/CLAUDE.md": b"Something else altogether.\n" * 9,
         "docs/.env": b"TOKEN=other-and-longer\nMORE=1\n",
@@ -143,6 +154,9 @@ BORDER: Final[dict[str, bytes]] = {
     "credential: far from the edit": plan_of(_edit("docs/late.md", type="line_insert", line_number=1, content="z")),
     "credential: no match": plan_of(replace("e", "docs/late.md", "completely", "z")),
     "credential: beside": plan_of(_doc(), replace("e", "docs/creds.md", "intro", "x"), stop_on_error=False),
+    "credential: only masked": plan_of(replace("e", "docs/masked.xml", "one", "x")),
+    "credential: only masked, matched": plan_of(replace("e", "docs/masked.xml", "<password>h", "x")),
+    "credential: only masked, a statement": plan_of(_sql(query_file="docs/write-creds.sql", connection="open")),
     "binary": plan_of(replace("e", "docs/binary.md", "plain", "x")),
     "large": plan_of(_edit("docs/large.md", type="line_insert", line_number=1, content="x")),
 }
@@ -207,7 +221,9 @@ def _read(world: World, proposal_id: str, who: Who | None = None) -> dict[str, A
 
 
 def _finished(world: World) -> None:
+    """All previews are computed, and so much later that an agent is shown them."""
     assert world.site.desk.plans.finish_previews(60)
+    world.site.clock.offset += READ_DELAY
 
 
 def _withdraw(world: World, proposal_id: str) -> None:
@@ -323,6 +339,70 @@ def test_a_readable_plan_is_shown_as_people_see_it(worlds: Worlds, name: str) ->
     assert answers[0] == answers[1], "what is outside of docs does not matter"
 
 
+# --- no preview waits for one that the agent may not read -------------------------------------------------------------
+
+
+def test_a_computed_preview_is_shown_from_a_fixed_time_after_the_proposal(worlds: Worlds) -> None:
+    """Until then the answer is as without the capability. People see it at once."""
+    world = worlds[0]
+    without = world.site.agent("bot", "plan.propose")
+    made = world.propose(SHOWN["an edit"][0])
+    assert world.site.desk.plans.finish_previews(60)
+    assert _read(world, made, world.approver)["status"] == "READY"
+    world.site.clock.offset += READ_DELAY - timedelta(seconds=15)
+    assert _read(world, made) == _read(world, made, without)
+    world.site.clock.offset += timedelta(seconds=15)
+    assert (_read(world, made)["status"], _read(world, made, without)["status"]) == ("READY", "WITHHELD")
+    _withdraw(world, made)
+
+
+def test_the_note_of_a_proposal_says_when_its_preview_can_be_read(worlds: Worlds) -> None:
+    for world in worlds:
+        notes = []
+        for plan in (SHOWN["an edit"][0], BORDER["credential: edited"], BORDER["beside an edit that fits one"]):
+            made = world.ask("POST", "/v1/plans", {"plan": json.loads(plan)}).tree
+            notes.append(made["preview_note"])
+            _finished(world)
+            assert world.ask("GET", f"/v1/plans/{made['proposal_id']}").tree["preview_note"] == notes[-1]
+            _withdraw(world, made["proposal_id"])
+        assert notes == [READ_LATER, READ_LATER, None], "it does not depend on the content of a file"
+
+
+def test_a_readable_preview_does_not_wait_for_those_that_are_not(worlds: Worlds) -> None:
+    """Plans that the agent may not read take its turn on this machine, and as many jobs as it may have."""
+    world = worlds[0]
+    gate, jobs = threading.Event(), world.site.desk.plans._previews  # noqa: SLF001 - to be sure that they are busy
+    assert isinstance(jobs, PreviewJobs)
+    folder = world.site.workspace.state.path / FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    turn = os.open(folder / f"{sha256(b'agent:bot').hexdigest()[:32]}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(turn, fcntl.LOCK_EX)
+    try:
+        for owner in ("agent:bot", "agent:a", "agent:b", "agent:c"):
+            for number in range(MAX_PER_OWNER):
+                subject = f"held:{owner}:{number}"
+                jobs.start(subject, lambda _: _wait(gate), owner=owner, is_readable=False)
+        made = {name: world.propose(SHOWN[name][0]) for name in ("an edit", "changed rows")}
+        for proposal_id in made.values():
+            job = jobs.find(f"plan:{proposal_id}")
+            assert job is not None, "it was not dropped"
+            assert job.wait_until_ended(60), "it did not wait"
+            world.site.clock.offset += READ_DELAY
+            assert _read(world, proposal_id)["status"] != "WITHHELD"
+    finally:
+        gate.set()
+        os.close(turn)
+    for proposal_id in made.values():
+        _withdraw(world, proposal_id)
+
+
+def _wait(gate: threading.Event) -> None:
+    gate.wait(60)
+
+
+# --- what is recorded, and what is not computed -----------------------------------------------------------------------
+
+
 def test_the_answer_to_a_proposal_and_a_preview_of_a_plan_do_not_wait_or_compute(worlds: Worlds) -> None:
     world = worlds[0]
     plan = json.loads(SHOWN["rows"][0])
@@ -400,7 +480,7 @@ def test_every_preview_that_an_agent_asks_for_is_recorded(
     worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = worlds[0]
-    agent = world.site.agent("recorded", "plan.propose", "plan.read", **READ)
+    agent = world.site.agent("recorded", "plan.propose", "plan.execute_preview", "plan.read", **READ)
     token = agent.headers["Authorization"].split()[1]
     monkeypatch.setenv("REMIT_STATE", world.site.workspace.environ["REMIT_STATE"])
     plan = SHOWN["a query file"][0]

@@ -101,6 +101,9 @@ def test_a_document_is_shown_if_it_is_of_this_plan_and_searched(tmp_path: Path) 
         ("one\npassword = 'hunter2-and-more'\n", replace("a", "docs/a.md", "one", "1"), False),
         ("one\npassword = 'hunter2-and-more'\n", replace("a", "docs/a.md", "none", "1"), False),
         ("one\ntwo\n", replace("a", "docs/a.md", "two", "password = 'hunter2-and-more'"), False),
+        ("one\ntwo\n<password>hq7Z-tango-mike</password>\n", replace("a", "docs/a.md", "one", "1"), False),
+        ("one\npassword: |\n  hunter2-and-more\n", replace("a", "docs/a.md", "one", "1"), False),
+        ("one\nada@example.com\n", replace("a", "docs/a.md", "one", "1"), True),
         # The end of so long a diff is neither shown nor searched for findings.
         ("x\n" * 450_000 + "password = 'hunter2-and-more'\n", delete("a", "docs/a.md"), False),
         ("x\n" * 450_000 + "end\n", delete("a", "docs/a.md"), True),

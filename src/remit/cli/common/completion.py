@@ -56,13 +56,14 @@ def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplet
 
 
 def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the newest goals. To continue, reply to or undo one, offer those that allow it."""
+    """Offer the newest goals. To continue, reply to or undo one, offer those that allow it. None to an agent."""
     wanted = EVENTS_BY_OPTION.get(parameter.name or "")
     try:
         with (
             Workspace.open(ctx.params.get("directory") or Path()) as workspace,
             workspace.store.reading() as connection,
         ):
+            person_at_terminal(workspace.environ)
             named = ctx.params.get("tenant_id")
             tenants = [named] if named else sorted({*workspace.config.tenants, DEFAULT_TENANT})
             found = [each[:2] for tenant in tenants for each in newest_goals(connection, tenant, MAX_MASKED)]
@@ -73,9 +74,10 @@ def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def complete_token(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the tokens that are valid now or will be."""
+    """Offer the tokens that are valid now or will be. None to an agent."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            person_at_terminal(workspace.environ)
             now = render_time(workspace.clock())
             found = [row for row in workspace.tokens.listed() if not row.revoked_at and row.expires_at > now]
     except (RemitError, OSError):

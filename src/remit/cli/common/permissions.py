@@ -2,8 +2,9 @@
 
 A caller with REMIT_AGENT or REMIT_TOKEN in its environment is an agent. It has the same rights here as over HTTP and
 MCP. Commands that decide, sign or change what other callers rely on are for a person. So are commands that print
-entries of the ledger, because these hold digests and counts of files and rows that the agent did not send. A command
-that is not in the table is for a person.
+entries of the ledger, because these hold digests and counts of files and rows that the agent did not send, and commands
+that tell how many entries there are, because that depends on files and rows too. A command that is not in the table is
+for a person.
 """
 
 import functools
@@ -36,13 +37,13 @@ COMMAND_PERMISSIONS: Final[dict[str, str]] = {
     "prune": PERSON,
     "token issue": PERSON,
     "token revoke": PERSON,
-    "token list": ANYONE,
+    "token list": PERSON,  # it shows positions in the ledger, and the tokens of other agents
     "token keys": ANYONE,
     "token rotate-key": PERSON,
     "token trust": PERSON,
     "token distrust": PERSON,
     "people invite": PERSON,
-    "people list": ANYONE,
+    "people list": PERSON,
     "people remove": PERSON,
     "approvals": PERSON,
     "approvals list": PERSON,
@@ -60,9 +61,9 @@ COMMAND_PERMISSIONS: Final[dict[str, str]] = {
     "slo run": ANYONE,
     "slo gate": ANYONE,
     "ask": CHECKED_BY_COMMAND,
-    "intake": ANYONE,
-    "intake list": ANYONE,
-    "intake export": ANYONE,
+    "intake": PERSON,  # what others asked for, how often and when
+    "intake list": PERSON,
+    "intake export": PERSON,
     "mcp": CHECKED_BY_COMMAND,
     "serve": CHECKED_BY_COMMAND,  # without a login link for an agent
     "recover": PERSON,
@@ -93,6 +94,7 @@ _ALTERNATIVES: Final = {
         "Ask a person to run this in a terminal where REMIT_AGENT and REMIT_TOKEN are not set. An agent can verify the"
         " ledger (remit ledger verify). Over HTTP or MCP it gets the outcomes of its own plans and tasks.",
     ),
+    "token list": "Ask a person to list the tokens. Over HTTP an agent lists its own: GET /v1/tokens.",
 }
 
 

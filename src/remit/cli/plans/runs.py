@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 from remit.cli.common.bidi import display_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.core.errors import Reason, RefusedError, RemitError
+from remit.identity.person import person_at_terminal
 from remit.services.base.run_list import (
     KnownRun,
     find_envelope_of_proposal,
@@ -86,9 +87,10 @@ def find_run(workspace: Workspace, name: str) -> str:
 
 
 def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the runs that can still be rolled back. Errors give an empty list, because the shell cannot show them."""
+    """Return the runs that can still be rolled back. None to an agent, and none after an error."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            person_at_terminal(workspace.environ)
             found = [each for each in list_runs(workspace, MAX_OFFERED) if each.can_be_undone]
     except (RemitError, OSError):
         return []
@@ -98,9 +100,10 @@ def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: st
 
 
 def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the plans and envelopes that can be cancelled: running plans and unused envelopes."""
+    """Return the plans and envelopes that can be cancelled: running plans and unused envelopes. None to an agent."""
     try:
         with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            person_at_terminal(workspace.environ)
             running = [
                 each for each in list_runs(workspace, MAX_OFFERED) if each.status == "RUNNING" and each.what == "plan"
             ]

@@ -11,7 +11,7 @@ from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.plan import PipelineAction, Plan, SqlAction
 from remit.contracts.plans.preview import PreviewedRemark
 from remit.core.errors import RemitError
-from remit.effects.plans.credential_search import MAX_FILE, PARTLY_SEARCHED, is_free_of_credentials
+from remit.effects.plans.credential_search import MAX_FILE, PARTLY_SEARCHED, is_query_free_of_credentials
 from remit.effects.plans.steps import PlanStep
 from remit.plans.engines.input_files import read_below
 from remit.plans.model.simulation_result import SimulatedStep
@@ -61,4 +61,4 @@ def _is_query_file_clean(root: str, path: str, digest: str | None) -> bool:
         text, found = read_below(root, path, MAX_FILE)
     except RemitError:
         return False
-    return found == digest and is_free_of_credentials(text)
+    return found == digest and is_query_free_of_credentials(text)

@@ -1,11 +1,12 @@
 """Queries for proposals: find, list, read. They also close overdue proposals, and verify rows by signed entries."""
 
 from collections.abc import Callable, Collection
+from datetime import timedelta
 from typing import Final
 
 from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.core.ids import DEFAULT_TENANT, Clock, parse_time
 from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import ChainTimes
 from remit.ledger.writer import Batch, Ledger
@@ -177,6 +178,11 @@ class ProposalQueries:
             require_current(connection, row)
             plan = require_plan(connection, row)
         return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
+
+    def is_older_than(self, row: ProposalRow, age: timedelta) -> bool:
+        """Whether the plan was proposed at least so long ago, by the clock of the ledger."""
+        with self._ledger().store.reading_pooled() as connection:
+            return parse_time(row.created_at) + age <= ChainTimes.of(connection, self._tenant_id, self._clock()).now
 
     def expire_due(self) -> None:
         """Close the proposals that were not decided in time. Writes only if there is one."""

@@ -11,6 +11,7 @@ of one plan also work on each other's results: a renamed secret is an edited doc
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 from remit.authority.capability_token import Token
@@ -37,8 +38,13 @@ READ_WITHHELD: Final = (
     "An agent sees this preview as people see it, because its token names every file and connection of the plan. Only"
     " people see the digests of the inputs and of the preview. A person decides."
 )
-
-
+READ_DELAY: Final = timedelta(seconds=30)
+"""The time from a proposal until its agent is shown the preview, whenever it was computed. So a difference in computing
+time below it, which the load of other plans may cause, is not visible."""
+READ_LATER: Final = (
+    f"Your token names every file and connection of the plan, so you can read its preview {READ_DELAY.seconds} seconds"
+    " after the proposal, unless one of the files looks like it holds a credential."
+)
 MAY_BE_READ: Final = '"free_of_credentials":true'
 """What the canonical text of a document holds if an agent may be shown it. So no other document is parsed for an agent.
 `read_document` decides. In a string of the document the quotation marks would be escaped."""

@@ -6,7 +6,6 @@ This module makes no decisions of its own. The table of `remit.services.base.per
 
 import json
 import logging
-import time
 from collections.abc import Collection
 from typing import Any, Final, overload
 
@@ -43,6 +42,7 @@ from remit.services.plans.changes import Inputs
 from remit.services.plans.next_steps import advise_after_apply
 from remit.services.plans.preview_computation import (
     FOR_AGENT,
+    PreviewJobs,
     describe_missing_preview,
     find_execution,
     find_reason_not_computed,
@@ -51,6 +51,8 @@ from remit.services.plans.preview_computation import (
 from remit.services.plans.preview_reads import PreviewReads
 from remit.services.plans.read_grants import (
     MAY_BE_READ,
+    READ_DELAY,
+    READ_LATER,
     ReadGrant,
     is_plan_readable,
     read_document,
@@ -76,8 +78,6 @@ MAX_BATCHES: Final = 10
 
 MAX_TITLES: Final = 2_000
 """The most titles for agents that are kept in memory."""
-MAX_PREVIEWS: Final = 3
-"""The most previews that are computed at the same time."""
 PREVIEW_WAIT_SECONDS: Final = 10.0
 """Seconds that a person who opens a preview waits for it while it is being computed."""
 _LOG: Final = logging.getLogger("remit.plans")
@@ -94,10 +94,8 @@ class PlanService(PlanRuns):
     def __init__(self, workspace: Workspace, *, jobs: JobRunner | None = None, console_url: ConsoleUrl = None) -> None:
         super().__init__(workspace, Views(workspace, console_url))
         self._jobs = jobs if jobs is not None else JobRunner()
-        self._previews = JobRunner(MAX_PREVIEWS, one_per_owner=True)
-        """Computes the previews of what agents propose, in its own threads. So an agent cannot learn anything about a
-        preview from the delay of other work.
-        """
+        self._previews = PreviewJobs()
+        """In their own threads, so an agent cannot learn anything about a preview from the delay of other work."""
         self._inputs = Inputs()
         self._reads = PreviewReads(workspace)
         self._agent_titles: dict[str, str] = {}
@@ -158,7 +156,10 @@ class PlanService(PlanRuns):
         )
         row = self._workspace.proposals.propose(draft)
         if computed is None and self._workspace.proposals.deferral_of(row) is None:
-            self._compute_later(row, text, caller.actor, one_at_a_time=draft.execution != "nothing")
+            grant = ReadGrant() if token is None else ReadGrant.of(token)
+            is_readable = is_plan_readable(proposed, self._workspace.config, grant)
+            one_at_a_time = draft.execution != "nothing"
+            self._compute_later(row, text, caller.actor, one_at_a_time=one_at_a_time, is_readable=is_readable)
         return self._view(caller, row)
 
     def _parse_allowed(self, plan: bytes) -> Plan:
@@ -179,15 +180,19 @@ class PlanService(PlanRuns):
         require_applicable(preview, even_if_it_fails=True)
         return preview.summary, preview.document.risk, _to_computed_preview(preview)
 
-    def _compute_later(self, row: ProposalRow, text: bytes, actor: str, *, one_at_a_time: bool) -> None:
+    def _compute_later(
+        self, row: ProposalRow, text: bytes, actor: str, *, one_at_a_time: bool, is_readable: bool
+    ) -> None:
         """Compute the preview for people in a job. If that fails, or this process ends, a person can compute it later.
 
         The preview of a plan that was withdrawn or denied meanwhile is not computed: its SQL would hold locks for
-        nothing. `one_at_a_time`: other processes compute nothing for the same proposer meanwhile.
+        nothing. `one_at_a_time`: other processes compute nothing for the same proposer meanwhile. `is_readable`: the
+        proposer may read the plan as a whole, so the preview does not wait for those that the proposer may not read.
         """
 
         def wait_and_compute(job: Job[None]) -> None:
-            with wait_for_turn(self._workspace.state.path, row.proposed_by, lambda: job.is_cancelled):
+            state = self._workspace.state.path
+            with wait_for_turn(state, row.proposed_by, lambda: job.is_cancelled, is_readable=is_readable):
                 compute_preview(job)
 
         def compute_preview(job: Job[None]) -> None:
@@ -208,7 +213,7 @@ class PlanService(PlanRuns):
         subject = _subject(row)
         try:
             work = wait_and_compute if one_at_a_time else compute_preview
-            self._previews.start(f"preview:{subject}", work, subject=subject, owner=row.proposed_by)
+            self._previews.start(subject, work, owner=row.proposed_by, is_readable=is_readable)
         except RefusedError as problem:  # not raised: it would tell the agent how long its other previews take
             _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
 
@@ -218,8 +223,7 @@ class PlanService(PlanRuns):
 
     def finish_previews(self, seconds: float) -> bool:
         """Wait for the previews that this process is computing, before it ends. Return whether all of them ended."""
-        deadline = time.monotonic() + seconds
-        return all(job.wait_until_ended(deadline - time.monotonic()) for job in self._previews.active_jobs())
+        return self._previews.wait_until_ended(seconds)
 
     def close(self) -> None:
         self._previews.close()
@@ -313,11 +317,12 @@ class PlanService(PlanRuns):
         """Return the preview for the agent. The stored one is looked up only if the whole plan may be read.
 
         Otherwise the answer, and the time that it takes, would depend on a document that depends on other files. For
-        the same reason this does not wait for a preview that is being computed.
+        the same reason this does not wait for a preview that is being computed, and shows none before READ_DELAY is
+        over: when it was stored depends on the load, and so on the other plans of the agent.
         """
         plan, config = Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config
         grant, read = ReadGrant.of(agent.token), None
-        if is_plan_readable(plan, config, grant):
+        if is_plan_readable(plan, config, grant) and self._workspace.proposals.is_older_than(row, READ_DELAY):
             stored = self._workspace.proposals.preview_of(row)
             if stored is not None and MAY_BE_READ in stored.document:
                 document = PlanPreviewDocument.from_tree(json.loads(stored.document), source="the stored preview")
@@ -534,7 +539,8 @@ class PlanService(PlanRuns):
             is_deferred = row.state == "PENDING" and proposals.deferral_of(row) == "capability"
             view = self._views.proposal(row, self._find_job(row), with_recorded_refusal=False)
             shown = agent_proposal(view, self._agent_title(row))
-            return shown.model_copy(update={"preview_note": FOR_AGENT}) if is_deferred else shown
+            note = FOR_AGENT if is_deferred else self._read_note(caller, row)
+            return shown.model_copy(update={"preview_note": note})
         title, risk = proposals.title_and_risk_of(row)
         view = self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
         if row.state != "PENDING":
@@ -542,6 +548,14 @@ class PlanService(PlanRuns):
         status = proposals.preview_status_of(row, lambda: self._is_computing(row))
         note = describe_missing_preview(row, status)
         return view.model_copy(update={"preview_state": status.state, "preview_note": note})
+
+    def _read_note(self, agent: AgentCaller, row: ProposalRow) -> str | None:
+        """Return when the agent may read the preview. It depends on the plan, the configuration and the token only."""
+        grant = ReadGrant.of(agent.token)
+        if row.state != "PENDING" or grant == ReadGrant():
+            return None
+        plan = Plan.parse(self._workspace.proposals.plan_of(row))
+        return READ_LATER if is_plan_readable(plan, self._workspace.config, grant) else None
 
     def _is_computing(self, row: ProposalRow) -> bool:
         job = self._previews.find(_subject(row))
