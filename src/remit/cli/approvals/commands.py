@@ -161,8 +161,8 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
     """Compute the preview of a proposed plan again, store it, and show it.
 
     ID may be the beginning of an id. Use it for a plan without a stored preview, or if files have changed since the
-    preview was computed. It runs the SQL and the pipelines of the plan to find out what they would do, and discards
-    their changes. The ledger records it with your name.
+    preview was computed. It runs the SQL and the pipelines of the plan on copies, or in a transaction that is rolled
+    back. The results on copies are kept, and applied after an approval. The ledger records it with your name.
     """
     with (
         Workspace.open(directory) as workspace,

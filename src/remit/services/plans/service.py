@@ -37,7 +37,7 @@ from remit.services.base.context import ConsoleUrl, require_wait
 from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.permissions import Right, has_right, require
 from remit.services.base.run_list import find_run_of_envelope, project_root
-from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title
+from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title, text_for_person
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
 from remit.services.plans.next_steps import advise_after_apply
@@ -80,6 +80,8 @@ MAX_PREVIEWS: Final = 3
 """The most previews that are computed at the same time."""
 PREVIEW_WAIT_SECONDS: Final = 10.0
 """Seconds that a person who opens a preview waits for it while it is being computed."""
+_NOT_COMPUTED: Final = ", not computed"
+"""Added to the title of a pending plan for people: its effect is not known."""
 _LOG: Final = logging.getLogger("remit.plans")
 
 Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
@@ -331,6 +333,17 @@ class PlanService(PlanRuns):
         require(caller, Right.SEE_OWN)
         return Plan.parse(self._workspace.proposals.plan_of(self._require_row(caller, proposal_id))).action_plan
 
+    def read_text(self, caller: Caller, proposal_id: str) -> AgentPlanPreview | None:
+        """Return what the text of a pending plan says, for a person, as long as no preview of it is stored.
+
+        Nothing is computed, and no file that the plan names is read.
+        """
+        require(caller, Right.SEE_OWN)
+        row = self._require_row(caller, proposal_id)
+        if isinstance(caller, AgentCaller) or self._view(caller, row).preview_state in {None, "computed"}:
+            return None
+        return text_for_person(Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config)
+
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     @records_refusals(lambda given: "approve" if given.get("approved") else "deny")
@@ -541,7 +554,8 @@ class PlanService(PlanRuns):
             return view
         status = proposals.preview_status_of(row, lambda: self._is_computing(row))
         note = describe_missing_preview(row, status)
-        return view.model_copy(update={"preview_state": status.state, "preview_note": note})
+        title = view.title if status.state in {"computed", "computing"} else f"{view.title}{_NOT_COMPUTED}"
+        return view.model_copy(update={"title": title, "preview_state": status.state, "preview_note": note})
 
     def _is_computing(self, row: ProposalRow) -> bool:
         job = self._previews.find(_subject(row))
