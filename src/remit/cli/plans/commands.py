@@ -56,7 +56,6 @@ from remit.workspace.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_MINUTES: Final = 7 * 24 * 60
-_APPROVE_AGAIN: Final = "Or preview the plan again with `remit preview` and approve it again."
 
 
 class ApplyResult(NamedTuple):
@@ -284,8 +283,8 @@ def apply(
                 raw = read_proposal_envelope(workspace, proposal, token)
         to_agent = token is not None or is_agent(workspace)
         result = apply_envelope(workspace, raw, quiet=as_json or to_agent, actor=resolve_actor(workspace, token))
-    if proposal is not None and result.refusal is not None:
-        result = result._replace(refusal=_advise_on_proposal(result.refusal, proposal))
+    if proposal is not None:
+        result = _advise_on_proposal(result, proposal)
     if to_agent:
         ctx.exit(print_agent_result(result, as_json=as_json))
     ctx.exit(print_result(result, as_json=as_json, waited=time.monotonic() - STARTED))
@@ -342,16 +341,13 @@ def run(
     ctx.exit(print_result(result, as_json=as_json, diffs=False, retry_command=repeat_command(), waited=waited))
 
 
-def _advise_on_proposal(problem: RefusedError, proposal: str) -> RefusedError:
-    """Return the refusal with a next step for a proposed plan, which is not previewed and approved by a plan file."""
-    if _APPROVE_AGAIN not in problem.next_step:
-        return problem
-    first = problem.next_step.replace(_APPROVE_AGAIN, "")
-    next_step = (
-        f"{first}Or propose it again for the files and rows as they are now. To apply again: remit apply --proposal"
-        f" {proposal}"
-    )
-    return RefusedError(problem.reason, problem.what, where=problem.where, next_step=next_step)
+def _advise_on_proposal(result: ApplyResult, proposal: str) -> ApplyResult:
+    """Return the result with a next step for a proposed plan, which is not previewed and approved by a plan file."""
+    from remit.services.plans.next_steps import advise_on_proposal  # noqa: PLC0415 - loads the services, only for this
+
+    if result.refusal is None or not isinstance(result.outcome, PlanRefusal):
+        return result
+    return result._replace(refusal=advise_on_proposal(result.refusal, proposal, result.outcome.envelope_id))
 
 
 def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
