@@ -40,10 +40,10 @@ from remit.cli.plans.preview_digest import named_preview, unseen_lines_option
 from remit.cli.plans.render import DIFF_LINES
 from remit.contracts.browser.browser import Approval
 from remit.core.text import counted
-from remit.execution.refusals import about_name
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person, person_at_terminal
 from remit.services.goals.approvals import decide_goal, list_waiting_goals, require_waiting
+from remit.services.plans.refusal_records import about_proposal
 from remit.workspace.workspace import Workspace
 
 as_option: Final = click.option("--as", "name", help="Your name for the ledger, beside the name of your account.")
@@ -166,7 +166,7 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
     """
     with (
         Workspace.open(directory) as workspace,
-        recording_refusals(workspace, "compute", about_name(approval_id)),
+        recording_refusals(workspace, "compute", about_proposal(workspace, approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
         with about_plan():
@@ -210,7 +210,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     """
     with (
         Workspace.open(directory) as workspace,
-        recording_refusals(workspace, "approve", about_name(approval_id)),
+        recording_refusals(workspace, "approve", about_proposal(workspace, approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)
@@ -245,7 +245,7 @@ def deny(
     """
     with (
         Workspace.open(directory) as workspace,
-        recording_refusals(workspace, "deny", about_name(approval_id)),
+        recording_refusals(workspace, "deny", about_proposal(workspace, approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)

@@ -47,7 +47,7 @@ from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, RefusedError
-from remit.execution.refusals import about_name, about_plan_text
+from remit.execution.refusals import about_plan_text
 from remit.identity.own_requests import require_own_plans_allowed
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.parsing import read_bounded
@@ -90,7 +90,7 @@ def diff_options(command: F) -> F:
 
 @click.command()
 @click.argument("plan", type=click.File("rb"), required=False)
-@click.option("--proposal", metavar="ID", help="Show the stored preview of this proposal instead. Nothing is computed.")
+@click.option("--proposal", metavar="ID", help="Show the stored preview of this proposal. ID may be shortened.")
 @token_option
 @diff_options
 @click.option(
@@ -278,8 +278,9 @@ def apply(
     with Workspace.open(directory) as workspace:
         if proposal is not None:
             from remit.cli.plans.propose import read_proposal_envelope  # noqa: PLC0415 - loads the services, only for this
+            from remit.services.plans.refusal_records import about_proposal  # noqa: PLC0415 - as above
 
-            with recording_refusals(workspace, "apply", about_name(proposal), token):
+            with recording_refusals(workspace, "apply", about_proposal(workspace, proposal), token):
                 raw = read_proposal_envelope(workspace, proposal, token)
         to_agent = token is not None or is_agent(workspace)
         result = apply_envelope(workspace, raw, quiet=as_json or to_agent, actor=resolve_actor(workspace, token))

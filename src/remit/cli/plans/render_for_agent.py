@@ -56,6 +56,8 @@ def read_proposal_preview(
 
     agent = authenticate_agent(workspace, token) if token is not None else find_agent(workspace)
     caller = agent or PersonCaller(person_at_terminal(workspace.environ), "admin")
+    if agent is None:  # a person may shorten the id
+        proposal_id = workspace.proposals.find_by_name(proposal_id).proposal_id
     with closing(PlanService(workspace)) as service:
         return service.read_preview(caller, proposal_id)
 

@@ -9,7 +9,7 @@ import click
 
 from remit.cli.common.bidi import display_name
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import find_agent, recording_refusals, resolve_actor
+from remit.cli.common.identity import as_admin, find_agent, recording_refusals, resolve_actor
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.plans.recovered import RecoveryReports
@@ -21,6 +21,7 @@ from remit.cli.plans.text import render_size, row
 from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
 from remit.execution.refusals import about_name
+from remit.identity.person import person_at_terminal
 from remit.plans.storage.drift import changed_nothing
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
 from remit.services.base.run_list import list_runs, resolve_run_id, shorten_run_id
@@ -195,7 +196,9 @@ def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftRep
 @json_option
 @click.pass_context
 def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool) -> None:
-    """Cancel a running plan, or invalidate an unused envelope.
+    """Cancel a running plan, invalidate an unused envelope, or withdraw a pending proposal.
+
+    ENVELOPE_ID is the id of an envelope, or of a pending proposal. The beginning of the id of a proposal is enough.
 
     A running plan is stopped and its changes are undone. The command waits up to a minute for that. An agent can cancel
     a plan that it proposed, by the id of the proposal, with the token in REMIT_TOKEN.
@@ -211,6 +214,10 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
         if agent is not None:
             view = _plans(workspace).cancel(agent, envelope_id)
             show_json(view.tree()) if as_json else click.echo(f"Proposal {view.proposal_id} is {view.state}.")
+            return
+        if (proposal_id := _find_pending(workspace, envelope_id)) is not None:
+            withdrawn = _plans(workspace).cancel(as_admin(person_at_terminal(workspace.environ)), proposal_id)
+            show_json(withdrawn.tree()) if as_json else click.echo(f"Proposal {proposal_id} is withdrawn.")
             return
         envelope_id = resolve_run_id(workspace, envelope_id)
         try:
@@ -232,8 +239,17 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     ctx.exit(0 if outcome is None or outcome.status.status == "CANCELLED" else 1)
 
 
+def _find_pending(workspace: Workspace, name: str) -> str | None:
+    """Return the pending proposal with this id or beginning of an id, or None."""
+    try:
+        row = workspace.proposals.find_by_name(name)
+    except RefusedError:
+        return None
+    return row.proposal_id if row.state == "PENDING" else None
+
+
 def _plans(workspace: Workspace) -> "PlanService":
-    from remit.services.plans.service import PlanService  # noqa: PLC0415 - only for agents
+    from remit.services.plans.service import PlanService  # noqa: PLC0415 - only for proposals
 
     return PlanService(workspace)
 

@@ -305,18 +305,20 @@ class PlanService(PlanRuns):
         is stored. An agent gets the stored preview if its token lets it read the whole plan (`read_grants`), and
         otherwise a preview of its own text, whether one is stored or not. The ledger records that it asked.
         """
-        require(caller, Right.LOOK)
-        row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
-            return self._read_as_agent(caller, row)
-        return self._read_stored_preview(row)
+            return self._read_as_agent(caller, proposal_id)
+        require(caller, Right.LOOK)
+        return self._read_stored_preview(self._require_row(caller, proposal_id))
 
-    def _read_as_agent(self, agent: AgentCaller, row: ProposalRow) -> AgentProposalPreview:
+    @records_refusals("preview")
+    def _read_as_agent(self, agent: AgentCaller, proposal_id: str) -> AgentProposalPreview:
         """Return the preview for the agent. The stored one is looked up only if the whole plan may be read.
 
         Otherwise the answer, and the time that it takes, would depend on a document that depends on other files. For
         the same reason this does not wait for a preview that is being computed.
         """
+        require(agent, Right.LOOK)
+        row = self._require_row(agent, proposal_id)
         plan, config = Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config
         grant, read = ReadGrant.of(agent.token), None
         if is_plan_readable(plan, config, grant):
