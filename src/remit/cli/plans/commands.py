@@ -13,7 +13,7 @@ import click
 
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import recording_refusals, require_clock, resolve_actor, token_option
+from remit.cli.common.identity import TOKEN_VARIABLE, recording_refusals, require_clock, resolve_actor, token_option
 from remit.cli.common.main_wrapper import STARTED
 from remit.cli.common.options import json_option, open_output, output_option, show_json, workspace_option
 from remit.cli.common.progress import showing_progress
@@ -90,8 +90,17 @@ def diff_options(command: F) -> F:
 
 @click.command()
 @click.argument("plan", type=click.File("rb"), required=False)
-@click.option("--proposal", metavar="ID", help="Show the stored preview of this proposal. ID may be shortened.")
-@token_option
+@click.option(
+    "--proposal",
+    metavar="ID",
+    help="Show the stored preview of this proposal instead. Nothing is computed. A person may shorten the ID.",
+)
+@click.option(
+    "--token",
+    metavar="FILE",
+    help="For --proposal: the file with the capability token, or the token itself. Default: the variable"
+    f" {TOKEN_VARIABLE}. With PLAN, only the variable is used.",
+)
 @diff_options
 @click.option(
     "--digest-file",

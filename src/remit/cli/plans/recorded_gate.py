@@ -32,7 +32,7 @@ def record_refused_command(path: str, parameters: dict[str, Any], problem: Refus
     if operation is None:
         return
     try:
-        name = parameters.get("approval_id") or parameters.get("proposal")
+        name = str(parameters.get("approval_id") or parameters.get("proposal") or "")
         about = None if name else _subject_of(parameters)
         with Workspace.open(parameters["directory"]) as workspace:
             token = parameters.get("token")

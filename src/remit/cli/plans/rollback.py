@@ -259,10 +259,11 @@ def _plans(workspace: Workspace) -> "PlanService":
 @workspace_option
 @json_option
 def prune(dry_run: bool, directory: Path, as_json: bool) -> None:
-    """Delete backups of rolled-back plans and expired backups.
+    """Delete backups of rolled-back plans, expired backups, and kept files of previews.
 
     A backup expires after `retention.rollback_days` of remit.yaml. Reports, change logs and manifests stay. The backups
-    of a plan that can still be rolled back are never deleted.
+    of a plan that can still be rolled back are never deleted. The files that SQL and pipelines made for a preview are
+    deleted if no proposal and no approval needs them any more.
     """
     with Workspace.open(directory) as workspace:
         pruned = workspace.prune(dry_run=dry_run)
