@@ -196,6 +196,11 @@ def test_a_person_withdraws_a_pending_proposal_and_proposes_it_again_with_anothe
     again = remit("propose", plan, "--key", "k", "--json")
     assert (again.code, again.document["proposal_id"]) == (0, name)
     assert "the proposal is VOID. To propose the plan again, give another --key." in again.err
+    later = str(remit("propose", plan, "--key", "k3", "--json").document["proposal_id"])
+    digest = remit("approvals", "show", later, "--json").document["preview"]["preview_digest"]
+    assert remit("approvals", "approve", later, "--digest", digest, "--full").code == 0
+    assert remit("cancel", later[:20]).code == 0
+    assert remit("approvals", "show", later, "--json").document["proposal"]["state"] == "VOID"
     other = remit("propose", plan, "--key", "k2", "--json")
     assert (other.document["state"], other.err) == ("PENDING", "")
 

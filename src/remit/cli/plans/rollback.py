@@ -29,6 +29,7 @@ from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from remit.services.plans.service import PlanService
+    from remit.store.proposals import ProposalRow
 
 
 @click.command()
@@ -198,7 +199,7 @@ def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftRep
 def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool) -> None:
     """Cancel a running plan, invalidate an unused envelope, or withdraw a pending proposal.
 
-    ENVELOPE_ID is the id of an envelope, or of a pending proposal. The beginning of the id of a proposal is enough.
+    ENVELOPE_ID is the id of an envelope or of a proposal. The beginning of the id of a proposal is enough.
 
     A running plan is stopped and its changes are undone. The command waits up to a minute for that. An agent can cancel
     a plan that it proposed, by the id of the proposal, with the token in REMIT_TOKEN.
@@ -215,10 +216,14 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
             view = _plans(workspace).cancel(agent, envelope_id)
             show_json(view.tree()) if as_json else click.echo(f"Proposal {view.proposal_id} is {view.state}.")
             return
-        if (proposal_id := _find_pending(workspace, envelope_id)) is not None:
-            withdrawn = _plans(workspace).cancel(as_admin(person_at_terminal(workspace.environ)), proposal_id)
-            show_json(withdrawn.tree()) if as_json else click.echo(f"Proposal {proposal_id} is withdrawn.")
+        proposal = _find_proposal(workspace, envelope_id)
+        if proposal is not None and proposal.state == "PENDING":
+            who = as_admin(person_at_terminal(workspace.environ))
+            withdrawn = _plans(workspace).cancel(who, proposal.proposal_id)
+            show_json(withdrawn.tree()) if as_json else click.echo(f"Proposal {proposal.proposal_id} is withdrawn.")
             return
+        if proposal is not None and proposal.envelope_id is not None:
+            envelope_id = proposal.envelope_id
         envelope_id = resolve_run_id(workspace, envelope_id)
         try:
             outcome = workspace.cancel(envelope_id, actor=resolve_actor(workspace))
@@ -239,13 +244,12 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     ctx.exit(0 if outcome is None or outcome.status.status == "CANCELLED" else 1)
 
 
-def _find_pending(workspace: Workspace, name: str) -> str | None:
-    """Return the pending proposal with this id or beginning of an id, or None."""
+def _find_proposal(workspace: Workspace, name: str) -> "ProposalRow | None":
+    """Return the proposal with this id or beginning of an id, or None."""
     try:
-        row = workspace.proposals.find_by_name(name)
+        return workspace.proposals.find_by_name(name)
     except RefusedError:
         return None
-    return row.proposal_id if row.state == "PENDING" else None
 
 
 def _plans(workspace: Workspace) -> "PlanService":
