@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.plans.error_response import ErrorResponse
-from remit.core.errors import RefusedError
+from remit.core.errors import Reason, RefusedError
+from remit.execution.refusals import about_name
 from remit.ledger.counted_entries import MAX_SINGLES
 from remit.workspace.workspace import Workspace
 from tests.cli.conftest import NO_DIGEST, Remit, approve
@@ -104,6 +105,7 @@ def test_a_refused_command_is_recorded_once_and_shown_in_the_format_of_plans(
     assert (entry.kind, entry.payload["operation"]) == (f"{family}.refused", operation)
     assert entry.actor is not None
     assert entry.actor.startswith("os:")
+    assert entry.payload["caller"] == entry.actor
     assert entry.payload["reason"] == told.document["error"]["reason"]
     (error,) = told.document["errors"]
     parsed = ErrorResponse.from_tree(error, source="the answer")
@@ -164,3 +166,51 @@ def test_counts_that_no_entry_states_yet_are_shown_beside_the_entries(
     assert remit("preview", "plan.json").code == 2
     assert "5 more since" in remit("ledger", "show", "--json").err, "another process counts in the same window"
     assert remit("ledger", "verify").code == 0
+
+
+@pytest.mark.req("PX-44")
+def test_a_refusal_about_a_proposal_named_by_the_beginning_of_its_id_has_the_whole_id_and_the_plan(
+    remit: Remit, project: Path, workspace: Workspace
+) -> None:
+    name = propose(remit, project)
+    digest = remit("approvals", "show", name, "--json").document["proposal"]["plan_digest"]
+    agent = token(remit, "plan.propose")
+    read = remit("preview", "--proposal", name[:20], "--json")
+    assert read.document["proposal_id"] == name, "a person may shorten the id"
+    with new_refusals(workspace) as found:
+        assert remit("approvals", "approve", name[:20], "--digest", NO_DIGEST).code == 2
+        assert remit("apply", "--proposal", name[:20]).code == 3
+        assert remit("approvals", "compute", name[:20], REMIT_AGENT="bot").code == 2
+        assert remit("preview", "--proposal", name, "--token", agent).code == 2
+    assert [entry.payload["operation"] for entry in found] == ["approve", "apply", "compute", "preview"]
+    assert {(entry.correlation_id, entry.payload["plan_digest"]) for entry in found} == {(name, digest)}
+
+
+def test_a_person_withdraws_a_pending_proposal_and_proposes_it_again_with_another_key(
+    remit: Remit, project: Path
+) -> None:
+    plan = put(project, update())
+    name = str(remit("propose", plan, "--key", "k", "--json").document["proposal_id"])
+    assert f"Proposal {name} is withdrawn." in remit("cancel", name[:20]).out
+    assert remit("approvals", "show", name, "--json").document["proposal"]["state"] == "VOID"
+    again = remit("propose", plan, "--key", "k", "--json")
+    assert (again.code, again.document["proposal_id"]) == (0, name)
+    assert "the proposal is VOID. To propose the plan again, give another --key." in again.err
+    later = str(remit("propose", plan, "--key", "k3", "--json").document["proposal_id"])
+    digest = remit("approvals", "show", later, "--json").document["preview"]["preview_digest"]
+    assert remit("approvals", "approve", later, "--digest", digest, "--full").code == 0
+    assert remit("cancel", later[:20]).code == 0
+    assert remit("approvals", "show", later, "--json").document["proposal"]["state"] == "VOID"
+    other = remit("propose", plan, "--key", "k2", "--json")
+    assert (other.document["state"], other.err) == ("PENDING", "")
+
+
+def test_the_entries_of_a_proposal_are_found_although_an_entry_has_the_beginning_of_its_id(
+    remit: Remit, project: Path, workspace: Workspace
+) -> None:
+    name = propose(remit, project)
+    problem = RefusedError(Reason.STATE_MISSING, "why")
+    workspace.refusals.record("approve", "os:old", about_name(name[:13]), problem)
+    kinds = [entry["kind"] for entry in remit("ledger", "show", "--correlation", name[:13], "--json").document]
+    assert "proposal.made" in kinds
+    assert kinds[-1] == "request.refused"

@@ -13,7 +13,7 @@ import pytest
 from remit.sandbox.host import SandboxHost
 from remit.services.plans.preview_computation import CAPABILITY, FOR_AGENT
 from tests.mcp_server.mcp_office import over_http, talking, words_of
-from tests.plans.project import plan_of
+from tests.plans.project import create, plan_of
 from tests.plans.sql.shop import DATABASE, make_database, sql
 from tests.support import preloaded
 from tests.support.shared_zygotes import zygotes_are_shared
@@ -159,3 +159,40 @@ def test_with_the_capability_it_is_computed_when_it_is_proposed(site: WebSite, t
         assert (made["preview_state"], made["preview_note"]) == (None, None)
         seen = site.get(f"/v1/plans/{made['proposal_id']}", site.admin).tree
         assert (seen["preview_state"], seen["preview_note"]) == ("computed", None)
+
+
+def test_a_person_reads_the_statements_before_the_preview_is_computed(
+    site: WebSite, sandboxes: list[int], tmp_path: Path
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    query = "UPDATE orders SET amount = amount + $more"
+    actions = (
+        sql("s", query, connection="shop", parameters={"more": 41, "password": "hunter2hunter2"}),
+        create("c", "new.txt", f"first line\ntoken {secret}\n"),
+    )
+    agent, viewer = site.agent("bot-text", "plan.propose"), site.person("viewer")
+    proposed = site.post("/v1/plans", {"plan": json.loads(plan_of(*actions, plan_id="plan-text"))}, agent).tree
+    name = proposed["proposal_id"]
+
+    shown = remit(site, "approvals", "show", name)
+    page = html.unescape(site.get(f"/inbox/question?kind=plan&id={name}", viewer).body.decode())
+    answer = site.get(f"/v1/plans/{name}", viewer).tree
+    printed = json.loads(remit(site, "approvals", "show", name, "--json"))
+
+    assert answer["title"] == printed["proposal"]["title"] == "plan plan-text: 2 actions, not computed"
+    assert answer["plan_text"] == printed["plan_text"]
+    assert answer["plan_text"]["sql"][0]["texts"] == [query]
+    for text in (shown, page, json.dumps(answer)):
+        assert query in text
+        assert "first line" in text
+        assert "new.txt" in text
+        assert "41" in text
+        assert secret not in text
+        assert "hunter2" not in text
+        assert "0 files" not in text
+    assert "not computed" in page
+    assert "discards" not in page
+    assert site.get(f"/v1/plans/{name}", agent).tree["plan_text"] is None
+    assert sandboxes == [], "reading executes nothing"
+    remit(site, "approvals", "compute", name)
+    assert site.get(f"/v1/plans/{name}", viewer).tree["plan_text"] is None

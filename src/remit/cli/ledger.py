@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import click
 
@@ -182,7 +183,7 @@ def show(
         for e in entries
     ]
     show_table(("seq", "time", "kind", "actor", "correlation", "meaning"), rows, prose=("meaning",))
-    if len(correlations) > 1:
+    if len(correlations) > 1 and _is_uuid(correlations[1] or ""):
         click.echo(f"The proposal's envelope is {correlations[1]}. The entries of its run are shown too.")
     click.echo("`--json` shows the complete entries.")
     if (older := total - len(entries)) > 0:
@@ -203,7 +204,12 @@ def _find_correlations(workspace: Workspace, tenant_id: str, given: str) -> list
     with workspace.store.reading() as connection:
         found = correlations_beginning(connection, tenant_id, name, MAX_CORRELATIONS)
         if given in found or name in found:
-            found = [given if given in found else name]
+            exact = given if given in found else name
+            # An earlier version named a refused request by the beginning of a proposal's id that the person gave.
+            whole = [each for each in found if len(name) >= MIN_SHORT_LENGTH and _is_uuid(each) and not _is_uuid(exact)]
+            if len(whole) == 1:
+                return [*whole, *_find_envelope(workspace, tenant_id, whole[0]), exact]
+            found = [exact]
         elif len(name) < MIN_SHORT_LENGTH:
             found = []
     if not found and tenant_id == DEFAULT_TENANT and (run := resolve_run_id(workspace, name)) != name:
@@ -225,6 +231,13 @@ def _find_correlations(workspace: Workspace, tenant_id: str, given: str) -> list
             err=True,
         )
     return []
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
 
 
 def _find_envelope(workspace: Workspace, tenant_id: str, proposal_id: str) -> list[str]:

@@ -248,6 +248,8 @@ class Journal:
             payload["authority"] = expired = self._authority()
         # A plain name: the token or session of the caller may be what has ended.
         actor = str(self._actor) if self._actor is not None else None
+        if counted_as:
+            payload["caller"] = actor
         event = replace(self._event("refused", payload), actor=actor)
 
         def work(batch: Batch) -> None:

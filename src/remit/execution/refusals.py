@@ -63,12 +63,12 @@ def about_plan_text(plan: bytes | Plan) -> FindSubject:
     return find
 
 
-def about_name(name: str, find_details: Callable[[], Mapping[str, str | None]] = dict) -> FindSubject:
-    """The request names a proposal, an envelope or a run. `find_details` looks up its plan."""
+def about_name(name: str) -> FindSubject:
+    """The request names a proposal, an envelope or a run."""
 
     def find() -> Subject:
         is_id = 0 < len(name) <= MAX_NAME and name.isprintable()
-        return Subject(name if is_id else digest_bytes(name.encode("utf-8", "replace")), find_details())
+        return Subject(name if is_id else digest_bytes(name.encode("utf-8", "replace")), {})
 
     return find
 

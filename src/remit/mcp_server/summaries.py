@@ -14,7 +14,7 @@ ENDED_STATES: Final = frozenset(
 _PROPOSALS: Final = {
     "APPROVED": "Approved, and not applied yet. Call apply_plan.",
     "DENIED": "A person denied the plan. Nothing was changed.",
-    "EXPIRED": "No person decided in time. Nothing was changed. Propose the plan again if it is still needed.",
+    "EXPIRED": "No person decided in time. Nothing was changed. If needed, propose the plan again with another key.",
     "VOID": "The approval of the plan is void. Nothing was changed.",
     "RUNNING": "The plan is being applied.",
     "UNFINISHED": "The process that applied the plan has ended. Remit finishes or undoes it; call plan_status later.",

@@ -72,7 +72,12 @@ KILLED_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "plans/postgres/test_interrupted.py": (
         *("elsewhere.begun", "elsewhere.committed", "elsewhere.noted", "elsewhere.rows_kept"),
     ),
-    "plans/pipelines/test_interrupted.py": ("pipeline.filled", "pipeline.taken", "sql.copied", "sql.prepared"),
+    "plans/pipelines/test_interrupted.py": ("pipeline.filled", "pipeline.taken", "sql.copied"),
+    "plans/sql/test_interrupted.py": ("sql.prepared",),
+    "plans/preview/test_kept_outputs.py": (
+        *("preview.outputs_copied", "preview.outputs_kept", "preview.outputs_removed", "preview.recorded"),
+        *("preview.referred", "preview.released", "preview.rows_pruned", "preview.stored"),
+    ),
     "plans/rollback/test_prune.py": ("prune.removed", "prune.renamed"),
     "services/plans/test_killed.py": ("proposal.answered", "proposal.approved", "proposal.inserted", "proposal.made"),
     "services/plans/test_stored_previews.py": ("proposal.preview_stored", "proposal.previewed"),

@@ -2,6 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
+from remit.authority import envelope
+from remit.core.errors import Reason, RefusedError
+from remit.plans import approval_checks
+from remit.plans.apply import open_transactions
+from remit.plans.preview.inputs import RESTORE_FILE
+from remit.plans.preview.kept_outputs import outputs_gone_error
+from remit.plans.preview.store import preview_gone_error
+from remit.services.plans.next_steps import advise_on_proposal
 from tests.cli.conftest import Remit, remit
 from tests.plans.project import plan_of, replace
 
@@ -68,3 +78,41 @@ def test_a_refused_decision_about_a_plan_has_the_code_that_preview_has(remit: Re
     assert (error["reason"], error["code"], error["type"]) == ("file_missing", 2001, "FILE_NOT_FOUND")
     other = remit("approvals", "deny", "0192f0c1-2345-7abc-8def-0123456789ab")
     assert "code:  state_missing" in other.err
+
+
+def test_after_a_changed_configuration_the_next_step_is_possible_for_a_proposal(remit: Remit, tmp_path: Path) -> None:
+    name = _approve_a_proposal(remit, tmp_path / "project")
+    config = tmp_path / "project/remit.yaml"
+    config.write_text(config.read_text() + "\nlimits:\n  max_files: 7\n")
+    envelope_id = remit("approvals", "show", name, "--json").document["proposal"]["envelope_id"]
+
+    refused = remit("apply", "--proposal", name)
+
+    assert (refused.code, "the configuration was changed" in refused.err) == (2, True)
+    assert "approve it again" not in refused.err
+    assert f"remit apply --proposal {name}" in refused.err
+    assert f"remit cancel {envelope_id}" in refused.err
+    assert "propose it again with another --key" in refused.err
+    again = remit("approvals", "approve", name)
+    assert f"Apply it: remit apply --proposal {name}. Or withdraw it: remit cancel {envelope_id}" in again.err
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        RESTORE_FILE,
+        envelope._APPROVE_AGAIN,  # noqa: SLF001 - each text that lower packages have
+        approval_checks._AGAIN,  # noqa: SLF001
+        open_transactions._AGAIN,  # noqa: SLF001
+        open_transactions._AS_THEY_WERE,  # noqa: SLF001
+        outputs_gone_error("a.txt").next_step,
+        preview_gone_error("sha256:0").next_step,
+        "Preview the plan again, and approve it again if it is still wanted.",
+    ],
+)
+@pytest.mark.parametrize("reason", [Reason.BINDING_MISMATCH, Reason.STATE_MISSING, Reason.EXPIRED])
+def test_no_advice_about_a_proposal_says_to_approve_it_again(advice: str, reason: Reason) -> None:
+    told = advise_on_proposal(RefusedError(reason, "why", next_step=advice), "PROPOSAL", "ENVELOPE").next_step
+    assert "approve it again" not in told
+    assert "remit preview" not in told
+    assert "another" in told

@@ -63,6 +63,10 @@ REFUSED: dict[str, tuple[str, str, Reason, Ask]] = {
         *("approve", "os:bob", Reason.HASH_MISMATCH),
         lambda o: o.plans.decide(APPROVER, shown(o), approved=True, preview_digest=NO_DIGEST),
     ),
+    "read the preview of another agent": (
+        *("preview", "agent:other", Reason.STATE_MISSING),
+        lambda o: o.plans.read_preview(o.issue_token("other"), waiting(o)),
+    ),
     "deny by an agent": (
         *("deny", "agent:bot", Reason.PERMISSION_DENIED),
         lambda o: o.plans.decide(o.agent, waiting(o), approved=False),

@@ -40,10 +40,10 @@ from remit.cli.plans.preview_digest import named_preview, unseen_lines_option
 from remit.cli.plans.render import DIFF_LINES
 from remit.contracts.browser.browser import Approval
 from remit.core.text import counted
-from remit.execution.refusals import about_name
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person, person_at_terminal
 from remit.services.goals.approvals import decide_goal, list_waiting_goals, require_waiting
+from remit.services.plans.refusal_records import about_proposal
 from remit.workspace.workspace import Workspace
 
 as_option: Final = click.option("--as", "name", help="Your name for the ledger, beside the name of your account.")
@@ -161,12 +161,12 @@ def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_
     """Compute the preview of a proposed plan again, store it, and show it.
 
     ID may be the beginning of an id. Use it for a plan without a stored preview, or if files have changed since the
-    preview was computed. It runs the SQL and the pipelines of the plan to find out what they would do, and discards
-    their changes. The ledger records it with your name.
+    preview was computed. It runs the SQL and the pipelines of the plan on copies, or in a transaction that is rolled
+    back. The results on copies are kept, and applied after an approval. The ledger records it with your name.
     """
     with (
         Workspace.open(directory) as workspace,
-        recording_refusals(workspace, "compute", about_name(approval_id)),
+        recording_refusals(workspace, "compute", about_proposal(workspace, approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
         with about_plan():
@@ -210,7 +210,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     """
     with (
         Workspace.open(directory) as workspace,
-        recording_refusals(workspace, "approve", about_name(approval_id)),
+        recording_refusals(workspace, "approve", about_proposal(workspace, approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)
@@ -245,7 +245,7 @@ def deny(
     """
     with (
         Workspace.open(directory) as workspace,
-        recording_refusals(workspace, "deny", about_name(approval_id)),
+        recording_refusals(workspace, "deny", about_proposal(workspace, approval_id)),
     ):
         who = person_at_terminal(workspace.environ, name)
         tenant = find_goal_id(workspace, approval_id, tenant_id)

@@ -29,7 +29,9 @@ from remit.cli.plans.allow_options import (
 )
 from remit.cli.plans.preview_digest import NamedPreview, render_digest_options, require_hidden_lines_named
 from remit.cli.plans.render import DIFF_LINES, count_hidden_lines, list_missing_approvals, render_preview
+from remit.cli.plans.render_for_agent import render_plan_text
 from remit.cli.plans.text import flag_for
+from remit.contracts.plans.agent_views import AgentPlanPreview
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.services.plans import MAX_PAGE, ChangedSince, ProposalPreview, ProposalView
@@ -160,12 +162,16 @@ def show_plan(
     if as_json:
         preview = shown.tree() if shown is not None else None
         failed = _find_failed_preview(workspace, view) if view.state == "PENDING" and shown is None else None
-        more = {"preview_failed": failed._asdict()} if failed is not None else {}
+        more: dict[str, Any] = {"preview_failed": failed._asdict()} if failed is not None else {}
+        if shown is None and (text := service.read_text(caller, proposal_id)) is not None:
+            more["plan_text"] = text.tree()
         show_json({"proposal": view.tree(), "preview": preview, **more, **unused.as_json()})
         return
     own = find_own_request_refusal(caller, view.proposed_by, workspace.config, where=f"proposal {proposal_id}")
     max_lines = _diff_limit(full=full)
-    click.echo("\n".join(_lines(workspace, view, shown, directory, max_lines=max_lines, unused=unused, own=own)))
+    text = service.read_text(caller, proposal_id) if shown is None else None
+    lines = _lines(workspace, view, shown, directory, max_lines=max_lines, unused=unused, own=own, text=text)
+    click.echo("\n".join(lines))
 
 
 @about_plan()
@@ -369,10 +375,11 @@ def _lines(  # noqa: PLR0913 - what one text shows
     max_lines: int | None,
     unused: UnusedApproval | None = None,
     own: RefusedError | None = None,
+    text: AgentPlanPreview | None = None,
 ) -> Iterator[str]:
     """Yield the lines of a proposal. `allowed` is given if the question follows right below.
 
-    `own` says why the reader cannot approve it, if they proposed it themselves.
+    `own` says why the reader cannot approve it, if they proposed it themselves. `text` is what the plan's text says.
     """
     by = display_name(view.proposed_by) + (f", token {display_name(view.token_jti)}" if view.token_jti else "")
     yield click.style(f"Proposal {view.proposal_id}", bold=True) + f", by {by}"
@@ -394,11 +401,7 @@ def _lines(  # noqa: PLR0913 - what one text shows
         return
     if view.state == "PENDING":
         yield from _render_missing_preview(_find_failed_preview(workspace, view), view.preview_note)
-        yield _render_labelled(
-            "compute",
-            f"{_command('compute', directory, view.proposal_id)} (runs the SQL and pipelines of the plan)",
-        )
-        yield _render_labelled("answer", _command("deny", directory, view.proposal_id))
+        yield from _render_without_preview(view, text, directory, max_lines)
     answered = f" by {display_name(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
     yield _render_labelled("state", f"{view.state}{f', answered{answered}' if answered else ''}")
     if view.reason:
@@ -409,6 +412,16 @@ def _lines(  # noqa: PLR0913 - what one text shows
         yield _render_labelled("report", display_name(view.report_folder))
     if view.state == "APPROVED":
         yield from _render_unused(view, unused or UnusedApproval(), directory)
+
+
+def _render_without_preview(
+    view: ProposalView, text: AgentPlanPreview | None, directory: Path, max_lines: int | None
+) -> Iterator[str]:
+    if text is not None:
+        yield from ("", *render_plan_text(text, max_lines), "")
+    command = _command("compute", directory, view.proposal_id)
+    yield _render_labelled("compute", f"{command} (runs the SQL and pipelines of the plan)")
+    yield _render_labelled("answer", _command("deny", directory, view.proposal_id))
 
 
 def _render_unused(view: ProposalView, unused: UnusedApproval, directory: Path) -> Iterator[str]:

@@ -13,7 +13,7 @@ import click
 
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import recording_refusals, require_clock, resolve_actor, token_option
+from remit.cli.common.identity import TOKEN_VARIABLE, recording_refusals, require_clock, resolve_actor, token_option
 from remit.cli.common.main_wrapper import STARTED
 from remit.cli.common.options import json_option, open_output, output_option, show_json, workspace_option
 from remit.cli.common.progress import showing_progress
@@ -47,7 +47,7 @@ from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, RefusedError
-from remit.execution.refusals import about_name, about_plan_text
+from remit.execution.refusals import about_plan_text
 from remit.identity.own_requests import require_own_plans_allowed
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.parsing import read_bounded
@@ -57,7 +57,6 @@ from remit.workspace.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_MINUTES: Final = 7 * 24 * 60
-_APPROVE_AGAIN: Final = "Or preview the plan again with `remit preview` and approve it again."
 
 
 class ApplyResult(NamedTuple):
@@ -92,8 +91,17 @@ def diff_options(command: F) -> F:
 
 @click.command()
 @click.argument("plan", type=click.File("rb"), required=False)
-@click.option("--proposal", metavar="ID", help="Show the stored preview of this proposal instead. Nothing is computed.")
-@token_option
+@click.option(
+    "--proposal",
+    metavar="ID",
+    help="Show the stored preview of this proposal instead. Nothing is computed. A person may shorten the ID.",
+)
+@click.option(
+    "--token",
+    metavar="FILE",
+    help="For --proposal: the file with the capability token, or the token itself. Default: the variable"
+    f" {TOKEN_VARIABLE}. With PLAN, only the variable is used.",
+)
 @diff_options
 @click.option(
     "--digest-file",
@@ -282,13 +290,14 @@ def apply(
     with Workspace.open(directory) as workspace:
         if proposal is not None:
             from remit.cli.plans.propose import read_proposal_envelope  # noqa: PLC0415 - loads the services, only for this
+            from remit.services.plans.refusal_records import about_proposal  # noqa: PLC0415 - as above
 
-            with recording_refusals(workspace, "apply", about_name(proposal), token):
+            with recording_refusals(workspace, "apply", about_proposal(workspace, proposal), token):
                 raw = read_proposal_envelope(workspace, proposal, token)
         to_agent = token is not None or is_agent(workspace)
         result = apply_envelope(workspace, raw, quiet=as_json or to_agent, actor=resolve_actor(workspace, token))
-    if proposal is not None and result.refusal is not None:
-        result = result._replace(refusal=_advise_on_proposal(result.refusal, proposal))
+    if proposal is not None:
+        result = _advise_on_proposal(result, proposal)
     if to_agent:
         ctx.exit(print_agent_result(result, as_json=as_json))
     ctx.exit(print_result(result, as_json=as_json, waited=time.monotonic() - STARTED))
@@ -345,16 +354,13 @@ def run(
     ctx.exit(print_result(result, as_json=as_json, diffs=False, retry_command=repeat_command(), waited=waited))
 
 
-def _advise_on_proposal(problem: RefusedError, proposal: str) -> RefusedError:
-    """Return the refusal with a next step for a proposed plan, which is not previewed and approved by a plan file."""
-    if _APPROVE_AGAIN not in problem.next_step:
-        return problem
-    first = problem.next_step.replace(_APPROVE_AGAIN, "")
-    next_step = (
-        f"{first}Or propose it again for the files and rows as they are now. To apply again: remit apply --proposal"
-        f" {proposal}"
-    )
-    return RefusedError(problem.reason, problem.what, where=problem.where, next_step=next_step)
+def _advise_on_proposal(result: ApplyResult, proposal: str) -> ApplyResult:
+    """Return the result with a next step for a proposed plan, which is not previewed and approved by a plan file."""
+    from remit.services.plans.next_steps import advise_on_proposal  # noqa: PLC0415 - loads the services, only for this
+
+    if result.refusal is None or not isinstance(result.outcome, PlanRefusal):
+        return result
+    return result._replace(refusal=advise_on_proposal(result.refusal, proposal, result.outcome.envelope_id))
 
 
 def preview_for_person(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:

@@ -21,6 +21,7 @@ from remit.services.base.server_lock import find_console_url
 from remit.services.plans.service import PlanService
 from remit.workspace.workspace import Workspace
 
+_CLOSED: Final = frozenset({"DENIED", "EXPIRED", "VOID"})
 FINISH_SECONDS: Final = 600.0
 """How long this command goes on computing the preview for people. It is left to the approver after that."""
 
@@ -79,6 +80,12 @@ def _print_stopped(made: ProposalView, directory: Path) -> None:
 
 
 def _print_proposal(made: ProposalView, *, as_json: bool) -> None:
+    if made.state in _CLOSED:
+        click.echo(
+            f"Proposed before with this --key, and the proposal is {made.state}. To propose the plan again, give"
+            " another --key.",
+            err=True,
+        )
     if as_json:
         show_json(made.tree())
         return

@@ -10,8 +10,9 @@ from remit.cli.common.identity import name_caller
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.plan import Plan
 from remit.core.errors import RefusedError, RemitError
-from remit.execution.refusals import FindSubject, PlanRequest, Subject, about_name, about_plan_text
+from remit.execution.refusals import FindSubject, PlanRequest, Subject, about_plan_text
 from remit.parsing import read_bounded
+from remit.services.plans.refusal_records import about_proposal
 from remit.workspace.workspace import Workspace
 
 RECORDED: Final[dict[str, PlanRequest]] = {
@@ -31,19 +32,19 @@ def record_refused_command(path: str, parameters: dict[str, Any], problem: Refus
     if operation is None:
         return
     try:
-        about = _subject_of(parameters)
+        name = str(parameters.get("approval_id") or parameters.get("proposal") or "")
+        about = None if name else _subject_of(parameters)
         with Workspace.open(parameters["directory"]) as workspace:
             token = parameters.get("token")
-            workspace.refusals.record(operation, lambda: name_caller(workspace, token), about, problem)
+            workspace.refusals.record(
+                operation, lambda: name_caller(workspace, token), about or about_proposal(workspace, name), problem
+            )
     except (RemitError, OSError) as failure:
         told = {"operation": operation, "reason": problem.reason.value, "why": str(failure)}
         _LOG.error("a refusal could not be recorded", extra=told)
 
 
 def _subject_of(parameters: dict[str, Any]) -> FindSubject:
-    name = parameters.get("approval_id") or parameters.get("proposal")
-    if name:
-        return about_name(name)
     if (plan := parameters.get("plan")) is not None:
         return about_plan_text(read_bounded(plan, Plan.bounds, source=plan.name))
     stream = parameters.get("envelope")

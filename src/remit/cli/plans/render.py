@@ -278,10 +278,10 @@ def render_outcome(
         if not any(message in warning for message in messages):  # a rule that failed is a warning and an error
             yield row("warning", display_name(warning))
     backup_size = render_size(_backup_bytes(outcome.manifest))
-    run_duration = f"{report.duration_ms:,} ms"
-    if report.prepared_ms:
-        run_duration += f" ({report.prepared_ms:,} ms of them for SQL and pipelines, when the preview was computed)"
+    run_duration = f"{report.duration_ms - report.prepared_ms:,} ms"
     shown_duration = run_duration if waited is None else f"{render_wait(waited)} in all, {run_duration} for the run"
+    if report.prepared_ms:
+        shown_duration += f", and {report.prepared_ms:,} ms for SQL and pipelines when the preview was computed"
     yield row("took", f"{shown_duration}; {backup_size} of backups")
     yield row("report", f"{display_name(outcome.status.folder)}/")
     if is_in_force:

@@ -18,13 +18,14 @@ from remit.cli.plans.text import render_problem, render_status, row
 from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.core.errors import Reason, RefusedError
-from remit.core.text import printable
+from remit.core.text import counted, printable
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from remit.cli.plans.commands import ApplyResult
     from remit.contracts.plans.agent_views import AgentProposalPreview, AgentReadPreview
+    from remit.contracts.plans.sql_report import ShownParameter
     from remit.contracts.services.plans import ProposalPreview, UndoAnswer
 
 _PEOPLE_ONLY = "Only people see what it changed or why it failed (remit runs, or the console)."
@@ -55,6 +56,8 @@ def read_proposal_preview(
 
     agent = authenticate_agent(workspace, token) if token is not None else find_agent(workspace)
     caller = agent or PersonCaller(person_at_terminal(workspace.environ), "admin")
+    if agent is None:  # a person may shorten the id
+        proposal_id = workspace.proposals.find_by_name(proposal_id).proposal_id
     with closing(PlanService(workspace)) as service:
         return service.read_preview(caller, proposal_id)
 
@@ -101,12 +104,7 @@ def render_for_agent(document: "AgentPlanPreview | AgentReadPreview") -> Iterato
 def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
     """Render the content that the agent sent, and the approvals by name that the plan needs."""
     yield f"Plan {printable(document.plan_id)}, as its agent sees it"
-    for file in document.files:
-        name = (
-            printable(file.path) if file.new_path is None else f"{printable(file.path)} -> {printable(file.new_path)}"
-        )
-        yield f"  {file.operation:<8} {name}"
-        yield from (f"    {line}" for line in (file.diff or "").splitlines())
+    yield from _render_files(document, None)
     for report in document.sql:
         text = printable(report.query_file or "statements in the plan")
         yield f"  SQL      on {printable(report.connection)}: {text}"
@@ -121,6 +119,45 @@ def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
             yield row("needs", f"an approval by name ({kind}): {printable(name)}")
     yield row("risk", document.risk)
     yield row("note", document.withheld)
+
+
+def render_plan_text(document: AgentPlanPreview, max_lines: int | None) -> Iterator[str]:
+    """Render what the text of a plan says, for a person who reads it before its preview is computed."""
+    yield "What the text of the plan says"
+    yield from _render_files(document, max_lines)
+    for report in document.sql:
+        source = f" from {printable(report.query_file)}" if report.query_file else ""
+        saved = f", rows saved to {printable(report.saved_to)}" if report.saved_to else ""
+        yield f"  SQL      {printable(report.action_id)} on {printable(report.connection)}{source}{saved}"
+        yield from (f"    {printable(line)}" for text in report.texts or () for line in text.splitlines())
+        yield from _render_parameters(report.parameters)
+    for ran in document.pipelines:
+        yield f"  PIPELINE {printable(ran.action_id)} {printable(ran.pipeline)}"
+        yield from _render_parameters(ran.parameters)
+    for rule in document.rules:
+        yield row("rule", printable(rule))
+    for found in document.findings:
+        yield row("finding", printable(f"{found.path}: {found.what} ({found.where})"))
+    for kind, names in document.needs.tree().items():
+        for name in names or ():
+            yield row("needs", f"an approval by name ({kind}): {printable(name)}")
+
+
+def _render_files(document: AgentPlanPreview, max_lines: int | None) -> Iterator[str]:
+    for file in document.files:
+        name = (
+            printable(file.path) if file.new_path is None else f"{printable(file.path)} -> {printable(file.new_path)}"
+        )
+        yield f"  {file.operation:<8} {name}"
+        lines = (file.diff or "").splitlines()
+        shown = lines[:max_lines]
+        yield from (f"    {line}" for line in shown)
+        if hidden := len(lines) - len(shown) + (file.diff_left_out or 0):
+            yield f"    ({counted(hidden, 'line')} not shown)"
+
+
+def _render_parameters(parameters: "tuple[ShownParameter, ...]") -> Iterator[str]:
+    yield from (f"    ${printable(one.name)} = {printable(one.value)}" for one in parameters)
 
 
 def print_agent_result(result: "ApplyResult", *, as_json: bool) -> int:

@@ -9,7 +9,7 @@ import click
 
 from remit.cli.common.bidi import display_name
 from remit.cli.common.errors import OperationRefusedError
-from remit.cli.common.identity import find_agent, recording_refusals, resolve_actor
+from remit.cli.common.identity import as_admin, find_agent, recording_refusals, resolve_actor
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.plans.recovered import RecoveryReports
@@ -22,6 +22,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.core.errors import Reason, RefusedError
 from remit.core.text import render_size
 from remit.execution.refusals import about_name
+from remit.identity.person import person_at_terminal
 from remit.plans.storage.drift import changed_nothing
 from remit.services.base.drift import DriftReport, detect_drift, find_later_run, find_set_aside_copies
 from remit.services.base.run_list import list_runs, resolve_run_id, shorten_run_id
@@ -29,6 +30,7 @@ from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from remit.services.plans.service import PlanService
+    from remit.store.proposals import ProposalRow
 
 
 @click.command()
@@ -196,7 +198,9 @@ def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftRep
 @json_option
 @click.pass_context
 def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool) -> None:
-    """Cancel a running plan, or invalidate an unused envelope.
+    """Cancel a running plan, invalidate an unused envelope, or withdraw a pending proposal.
+
+    ENVELOPE_ID is the id of an envelope or of a proposal. The beginning of the id of a proposal is enough.
 
     A running plan is stopped and its changes are undone. The command waits up to a minute for that. An agent can cancel
     a plan that it proposed, by the id of the proposal, with the token in REMIT_TOKEN.
@@ -213,6 +217,14 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
             view = _plans(workspace).cancel(agent, envelope_id)
             show_json(view.tree()) if as_json else click.echo(f"Proposal {view.proposal_id} is {view.state}.")
             return
+        proposal = _find_proposal(workspace, envelope_id)
+        if proposal is not None and proposal.state == "PENDING":
+            who = as_admin(person_at_terminal(workspace.environ))
+            withdrawn = _plans(workspace).cancel(who, proposal.proposal_id)
+            show_json(withdrawn.tree()) if as_json else click.echo(f"Proposal {proposal.proposal_id} is withdrawn.")
+            return
+        if proposal is not None and proposal.envelope_id is not None:
+            envelope_id = proposal.envelope_id
         envelope_id = resolve_run_id(workspace, envelope_id)
         try:
             outcome = workspace.cancel(envelope_id, actor=resolve_actor(workspace))
@@ -233,8 +245,16 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     ctx.exit(0 if outcome is None or outcome.status.status == "CANCELLED" else 1)
 
 
+def _find_proposal(workspace: Workspace, name: str) -> "ProposalRow | None":
+    """Return the proposal with this id or beginning of an id, or None."""
+    try:
+        return workspace.proposals.find_by_name(name)
+    except RefusedError:
+        return None
+
+
 def _plans(workspace: Workspace) -> "PlanService":
-    from remit.services.plans.service import PlanService  # noqa: PLC0415 - only for agents
+    from remit.services.plans.service import PlanService  # noqa: PLC0415 - only for proposals
 
     return PlanService(workspace)
 
@@ -244,10 +264,11 @@ def _plans(workspace: Workspace) -> "PlanService":
 @workspace_option
 @json_option
 def prune(dry_run: bool, directory: Path, as_json: bool) -> None:
-    """Delete backups of rolled-back plans and expired backups.
+    """Delete backups of rolled-back plans, expired backups, and kept files of previews.
 
     A backup expires after `retention.rollback_days` of remit.yaml. Reports, change logs and manifests stay. The backups
-    of a plan that can still be rolled back are never deleted.
+    of a plan that can still be rolled back are never deleted. The files that SQL and pipelines made for a preview are
+    deleted if no proposal and no approval needs them any more.
     """
     with Workspace.open(directory) as workspace:
         pruned = workspace.prune(dry_run=dry_run)

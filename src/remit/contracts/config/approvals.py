@@ -15,6 +15,6 @@ class ApprovalSettings(Contract):
     )
     allow_without_preview: bool = Field(
         default=False,
-        description="Whether an apply may run pipelines and SQL on files for an envelope that names no stored preview: "
-        "one from an earlier version, or from an outside protocol layer.",
+        description="Whether `remit apply` may run SQL on files and pipelines if the envelope names no stored preview. "
+        "Such an envelope is from an earlier version of Remit, or from a protocol layer outside of Remit.",
     )

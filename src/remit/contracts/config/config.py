@@ -131,7 +131,9 @@ class Limits(ExtendedContract):
         " keeps until the plans are applied.",
     )
     max_prepared_bytes_per_agent: Annotated[int, Field(ge=1, le=1 << 40)] = Field(
-        default=1024 * MIB, description="The same for the previews that were computed for one agent or person."
+        default=1024 * MIB,
+        description="The same for the previews of one caller: the agent that proposed the plans, or the person who"
+        " computed the previews.",
     )
 
 

@@ -13,7 +13,7 @@ STATE_LABELS: Final[dict[StoredProposalState, str]] = {
     "EXPIRED": "expired",
     "VOID": "void",
 }
-PROPOSE_AGAIN: Final = "If it is still wanted, propose the plan again."
+PROPOSE_AGAIN: Final = "If it is still wanted, propose the plan again, with another key."
 
 
 class NotAnsweredError(RefusedError):
@@ -38,7 +38,9 @@ def already_closed_error(row: ProposalRow, changed_at: str) -> RefusedError:
         Reason.TRANSITION_INVALID,
         f"this proposal is closed: {_describe_end(row, changed_at)}",
         where=f"proposal {row.proposal_id}",
-        next_step="It can be applied, or withdrawn." if row.state == "APPROVED" else PROPOSE_AGAIN,
+        next_step=f"Apply it: remit apply --proposal {row.proposal_id}. Or withdraw it: remit cancel {row.envelope_id}"
+        if row.state == "APPROVED"
+        else PROPOSE_AGAIN,
     )
 
 
@@ -60,7 +62,8 @@ def changed_since_approval_error(row: ProposalRow) -> RefusedError:
         "a file that the plan names, or the configuration, changed since the plan was approved; the stored preview"
         " stays as it is",
         where=f"proposal {row.proposal_id}",
-        next_step="Restore what was changed, and then apply the plan as it was approved. Or propose it again.",
+        next_step="Restore what was changed, and then apply the plan as it was approved. Or withdraw"
+        f" it (remit cancel {row.envelope_id}), and propose it again with another key.",
     )
 
 

@@ -85,7 +85,8 @@ class PreviewNotStoredError(RefusedError):
             what,
             where=f"proposal {proposal_id}",
             next_step=f"{first or 'Compute it: '}remit approvals compute {proposal_id}, or POST"
-            f" /v1/plans/{proposal_id}/preview, with the right to propose.",
+            f" /v1/plans/{proposal_id}/preview, with the right to compute, which operators and admins"
+            " have.",
         )
         self.failed = failed
 

@@ -24,6 +24,7 @@ from remit.contracts.plans.sql_report import MAX_SQL_SHOWN
 from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.core.canonical import digest_bytes
 from remit.core.errors import mask_for_review
+from remit.core.text import counted
 from remit.effects.edits.data_files import PLAIN_CHECKS, ContentFinding
 from remit.effects.edits.splice import Edited
 from remit.effects.edits.whole_file import content_of
@@ -41,6 +42,10 @@ WITHHELD: Final = (
     " decides. Null means that a value is withheld. It does not mean none. This answer does not depend on the content"
     " of files and rows."
 )
+NOT_COMPUTED: Final = (
+    "No preview is stored. This is what the text of the plan says. Its effect on files and rows is not known. Null"
+    " means that a value is not known."
+)
 MAX_SHOWN: Final = 1 << 20
 """The most characters of the agent's own content that its preview repeats."""
 _OPERATIONS: Final[dict[str, FileOperation]] = {
@@ -54,11 +59,12 @@ _NEW_FILE: Final = 0o644
 
 
 def agent_title(plan: Plan) -> str:
-    """Describe the plan in one line, by its text alone."""
-    actions = len(plan.action_plan)
+    """Describe the plan in one line, by its text alone. The files that SQL and pipelines would change are not known."""
+    title = f"plan {mask_for_review(plan.plan_id)}: {counted(len(plan.action_plan), 'action')}"
+    if any(isinstance(action, SqlAction | PipelineAction) for action in plan.action_plan):
+        return title
     files = len({plain_spelling(action.target) for action in plan.action_plan if action.target is not None})
-    counts = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
-    return f"plan {mask_for_review(plan.plan_id)}: {counts}"
+    return f"{title} on {counted(files, 'file')}"
 
 
 def agent_risk(plan: Plan, config: SystemConfig) -> RiskLevel:
@@ -88,6 +94,11 @@ def agent_document(plan: Plan, config: SystemConfig) -> AgentPlanPreview:
             "withheld": WITHHELD,
         }
     )
+
+
+def text_for_person(plan: Plan, config: SystemConfig) -> AgentPlanPreview:
+    """Build the same document for a person who reads a plan whose preview is not computed."""
+    return agent_document(plan, config).model_copy(update={"withheld": NOT_COMPUTED})
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------

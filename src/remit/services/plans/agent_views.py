@@ -184,7 +184,7 @@ def _withheld_reason(reason: Reason) -> RemitError:
         Reason.BINDING_MISMATCH,
         "the plan was not applied and nothing was changed; the reason is shown to people only",
         next_step="Ask a person to look at the page of the plan. To have it approved for the files as they are now,"
-        " propose it again.",
+        " propose it again with another key.",
     )
 
 

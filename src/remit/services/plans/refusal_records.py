@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
 from remit.core.errors import RemitError
-from remit.execution.refusals import FindSubject, PlanRequest, about_name, about_plan_text
+from remit.execution.refusals import FindSubject, PlanRequest, Subject, about_name, about_plan_text
 from remit.identity.callers import Caller
 from remit.workspace.workspace import Workspace
 
@@ -52,13 +52,16 @@ def records_refusals(operation: NameOperation) -> Callable[[F], F]:
 
 
 def about_proposal(workspace: Workspace, name: str) -> FindSubject:
-    """The request names a proposal, or a run. The entry names the plan too, if there is such a proposal."""
+    """The request names a proposal, or a run. The entry has the whole id and the plan of a known proposal.
 
-    def find_plan() -> Mapping[str, str | None]:
+    A person may give the beginning of the id.
+    """
+
+    def find() -> Subject | None:
         try:
-            row = workspace.proposals.find(name)
-        except RemitError:  # the row is not as recorded, so it says nothing
-            row = None
-        return {} if row is None else {"plan_id": row.plan_id, "plan_digest": row.plan_digest}
+            row = workspace.proposals.find_by_name(name)
+        except RemitError:  # there is none, or the row is not as recorded and says nothing
+            return about_name(name)()
+        return Subject(row.proposal_id, {"plan_id": row.plan_id, "plan_digest": row.plan_digest})
 
-    return about_name(name, find_plan)
+    return find

@@ -36,7 +36,7 @@ from remit.services.base.context import ConsoleUrl, require_wait
 from remit.services.base.jobs import Job, JobRunner
 from remit.services.base.permissions import Right, has_right, require
 from remit.services.base.run_list import find_run_of_envelope, project_root
-from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title
+from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title, text_for_person
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
 from remit.services.plans.next_steps import advise_after_apply
@@ -80,6 +80,8 @@ MAX_TITLES: Final = 2_000
 """The most titles for agents that are kept in memory."""
 PREVIEW_WAIT_SECONDS: Final = 10.0
 """Seconds that a person who opens a preview waits for it while it is being computed."""
+_NOT_COMPUTED: Final = ", not computed"
+"""Added to the title of a pending plan for people: its effect is not known."""
 _LOG: Final = logging.getLogger("remit.plans")
 
 Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
@@ -307,19 +309,21 @@ class PlanService(PlanRuns):
         is stored. An agent gets the stored preview if its token lets it read the whole plan (`read_grants`), and
         otherwise a preview of its own text, whether one is stored or not. The ledger records that it asked.
         """
-        require(caller, Right.LOOK)
-        row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
-            return self._read_as_agent(caller, row)
-        return self._read_stored_preview(row)
+            return self._read_as_agent(caller, proposal_id)
+        require(caller, Right.LOOK)
+        return self._read_stored_preview(self._require_row(caller, proposal_id))
 
-    def _read_as_agent(self, agent: AgentCaller, row: ProposalRow) -> AgentProposalPreview:
+    @records_refusals("preview")
+    def _read_as_agent(self, agent: AgentCaller, proposal_id: str) -> AgentProposalPreview:
         """Return the preview for the agent. The stored one is looked up only if the whole plan may be read.
 
         Otherwise the answer, and the time that it takes, would depend on a document that depends on other files. For
         the same reason this does not wait for a preview that is being computed, and shows none before READ_DELAY is
         over: when it was stored depends on the load, and so on the other plans of the agent.
         """
+        require(agent, Right.LOOK)
+        row = self._require_row(agent, proposal_id)
         plan, config = Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config
         grant, read = ReadGrant.of(agent.token), None
         if is_plan_readable(plan, config, grant) and self._workspace.proposals.is_older_than(row, READ_DELAY):
@@ -335,6 +339,17 @@ class PlanService(PlanRuns):
         """Return the actions of a proposed plan in their order, to draw a graph of them."""
         require(caller, Right.SEE_OWN)
         return Plan.parse(self._workspace.proposals.plan_of(self._require_row(caller, proposal_id))).action_plan
+
+    def read_text(self, caller: Caller, proposal_id: str) -> AgentPlanPreview | None:
+        """Return what the text of a pending plan says, for a person, as long as no preview of it is stored.
+
+        Nothing is computed, and no file that the plan names is read.
+        """
+        require(caller, Right.SEE_OWN)
+        row = self._require_row(caller, proposal_id)
+        if isinstance(caller, AgentCaller) or self._view(caller, row).preview_state in {None, "computed"}:
+            return None
+        return text_for_person(Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -547,7 +562,8 @@ class PlanService(PlanRuns):
             return view
         status = proposals.preview_status_of(row, lambda: self._is_computing(row))
         note = describe_missing_preview(row, status)
-        return view.model_copy(update={"preview_state": status.state, "preview_note": note})
+        title = view.title if status.state in {"computed", "computing"} else f"{view.title}{_NOT_COMPUTED}"
+        return view.model_copy(update={"title": title, "preview_state": status.state, "preview_note": note})
 
     def _read_note(self, agent: AgentCaller, row: ProposalRow) -> str | None:
         """Return when the agent may read the preview. It depends on the plan, the configuration and the token only."""

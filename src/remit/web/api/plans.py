@@ -12,6 +12,7 @@ from remit.contracts.plans.agent_views import (
 )
 from remit.contracts.plans.plan import Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.contracts.services.plan_details import ProposalDetails
 from remit.contracts.services.plans import (
     ProposalPage,
     ProposalPreview,
@@ -85,10 +86,12 @@ def list_plans(
 
 @router.get(
     _ONE,
-    **operation("getPlan", "Get the state of a proposed plan", right=Right.SEE_OWN, answers={200: ProposalView}),
+    **operation("getPlan", "Get the state of a proposed plan", right=Right.SEE_OWN, answers={200: ProposalDetails}),
 )
 def get_plan(call: RequestDep, proposal_id: PathId) -> Response:
-    return json_response(call.services.plans.get(call.caller, proposal_id))
+    plans = call.services.plans
+    view = plans.get(call.caller, proposal_id)
+    return json_response(ProposalDetails(**dict(view), plan_text=plans.read_text(call.caller, proposal_id)))
 
 
 @router.get(

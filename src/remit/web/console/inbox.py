@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remit.contracts.plans.agent_views import AgentPlanPreview
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.services.common import Decision, QuestionKind, QuestionView
 from remit.contracts.services.plans import ProposalView
@@ -156,6 +157,7 @@ def _render_question(
         proposal=proposal,
         preview=preview,
         preview_problem=preview_problem,
+        plan_text=_read_text(request, viewer, view, preview),
         is_not_stored=isinstance(preview_problem, PreviewNotStoredError),
         picture=_draw_plan(request, viewer, view) if preview else None,
         digest=digest,
@@ -188,6 +190,15 @@ def _read_plan(
         return proposal, PreviewShown.of(stored, is_unfolded=is_unfolded), None
     except RemitError as problem:  # the request can still be denied
         return proposal, None, problem
+
+
+def _read_text(
+    request: Request, viewer: Viewer, view: QuestionView, preview: PreviewShown | None
+) -> AgentPlanPreview | None:
+    """Return what the text of a pending plan says if there is no preview to show."""
+    if view.question.kind != "plan" or preview is not None:
+        return None
+    return get_services(request).plans.read_text(viewer.caller, view.question.id)
 
 
 def _draw_plan(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
