@@ -244,7 +244,10 @@ def test_each_approval_that_is_missing_comes_with_the_flag_to_give() -> None:
 def test_of_a_pipeline_of_code_its_files_can_be_undone() -> None:
     pipeline = {"action_id": "p1", "pipeline": "nightly", "kind": "python", "reversible": False, "steps": []}
     shown = text(render_preview(previewed(needs={"irreversible": ["p1", "a2"]}, pipelines=[pipeline])))
-    assert "  undo      cannot be undone: a2; only the listed files can be undone: p1; 1.2 KB of backups" in shown
+    assert (
+        "  undo      cannot be undone: a2; only the listed files of these actions can be undone: p1; 1.2 KB of backups"
+        in shown
+    )
     report = ended().tree()["report"] | {"pipelines": [pipeline]}
     done = text(render_outcome(ended(report=report)))
     assert re.search(r"undo      remit rollback last   \(.*restores the files, not other effects of p1", done)

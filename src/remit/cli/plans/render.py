@@ -186,7 +186,7 @@ def _render_undo_scope(document: PlanPreviewDocument) -> str:
     partly = [display_name(name) for name in document.needs.irreversible if name in code]
     lasting = [display_name(name) for name in document.needs.irreversible if name not in code]
     parts = [f"cannot be undone: {', '.join(lasting)}"] if lasting else []
-    parts += [f"of these actions only the listed files can be undone: {', '.join(partly)}"] if partly else []
+    parts += [f"only the listed files of these actions can be undone: {', '.join(partly)}"] if partly else []
     return "; ".join(parts) or "everything can be undone"
 
 
