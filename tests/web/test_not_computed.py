@@ -114,6 +114,7 @@ def test_nothing_executes_until_a_person_computes(
     assert (seen["preview_state"], CAPABILITY in seen["preview_note"]) == ("not_computed", True)
     missing = site.get(f"/v1/plans/{proposal_id}/preview", approver)
     assert (missing.status, CAPABILITY in missing.body.decode()) == (404, True)
+    assert "the right to compute" in missing.tree["next_step"]
     page = html.unescape(site.get(f"/inbox/question?kind=plan&id={proposal_id}", operator).body.decode())
     assert CAPABILITY in page
     assert ">Compute</button>" in page
@@ -196,3 +197,12 @@ def test_a_person_reads_the_statements_before_the_preview_is_computed(
     assert sandboxes == [], "reading executes nothing"
     remit(site, "approvals", "compute", name)
     assert site.get(f"/v1/plans/{name}", viewer).tree["plan_text"] is None
+
+
+def test_the_page_says_whose_note_it_is(site: WebSite) -> None:
+    document = json.loads(plan_of(create("c", "noted.txt"), plan_id="plan-note"))
+    agent, person = site.agent("bot-note", "plan.propose"), site.person("operator")
+    for who, label in ((agent, "Agent's note"), (person, "Note of the proposer")):
+        made = site.post("/v1/plans", {"plan": document, "note": "as we agreed"}, who)
+        address = f"/inbox/question?kind=plan&id={made.tree['proposal_id']}"
+        assert f"{label} (not verified)" in html.unescape(site.get(address, site.admin).body.decode())

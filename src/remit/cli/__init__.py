@@ -35,7 +35,10 @@ COMMAND_GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "run": ("remit.cli.plans.commands:run", "Preview, approve and apply a plan in one command."),
         "runs": ("remit.cli.plans.runs:runs", "List the plans that ran and their rollbacks, newest first."),
         "rollback": ("remit.cli.plans.rollback:rollback", "Roll back a plan, fully or partially."),
-        "cancel": ("remit.cli.plans.rollback:cancel", "Cancel a running plan, or invalidate an unused envelope."),
+        "cancel": (
+            "remit.cli.plans.rollback:cancel",
+            "Cancel a running plan, void an unused envelope, or withdraw a proposal.",
+        ),
     },
     "Approve": {
         "approve": ("remit.cli.plans.commands:approve", "Approve a plan for the files as they are now."),
@@ -68,7 +71,10 @@ COMMAND_GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
             "List and export what users asked for and no simulation covers yet.",
         ),
         "slo": ("remit.cli.goals.slo:slo", "Measure how fast and reliably goals run, and gate a release."),
-        "prune": ("remit.cli.plans.rollback:prune", "Delete backups of rolled-back plans and expired backups."),
+        "prune": (
+            "remit.cli.plans.rollback:prune",
+            "Delete backups of rolled-back plans, expired backups, and kept files of previews.",
+        ),
         "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
         "schema": ("remit.cli.schema:schema", "List the contracts, or print the JSON Schema of one."),
         "completion": ("remit.cli.completion:completion", "Print the shell completion script."),

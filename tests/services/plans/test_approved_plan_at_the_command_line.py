@@ -8,6 +8,7 @@ from remit.authority import envelope
 from remit.core.errors import Reason, RefusedError
 from remit.plans import approval_checks
 from remit.plans.apply import open_transactions
+from remit.plans.model.remote_part import RESTORE_ROWS
 from remit.plans.preview.inputs import RESTORE_FILE
 from remit.plans.preview.kept_outputs import outputs_gone_error
 from remit.plans.preview.store import preview_gone_error
@@ -104,7 +105,7 @@ def test_after_a_changed_configuration_the_next_step_is_possible_for_a_proposal(
         envelope._APPROVE_AGAIN,  # noqa: SLF001 - each text that lower packages have
         approval_checks._AGAIN,  # noqa: SLF001
         open_transactions._AGAIN,  # noqa: SLF001
-        open_transactions._AS_THEY_WERE,  # noqa: SLF001
+        RESTORE_ROWS,
         outputs_gone_error("a.txt").next_step,
         preview_gone_error("sha256:0").next_step,
         "Preview the plan again, and approve it again if it is still wanted.",

@@ -198,7 +198,7 @@ def _with_later_run(problem: RefusedError, workspace: Workspace, drift: DriftRep
 @json_option
 @click.pass_context
 def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool) -> None:
-    """Cancel a running plan, invalidate an unused envelope, or withdraw a pending proposal.
+    """Cancel a running plan, void an unused envelope, or withdraw a proposal.
 
     ENVELOPE_ID is the id of an envelope or of a proposal. The beginning of the id of a proposal is enough.
 
