@@ -74,7 +74,7 @@ def test_in_a_terminal_the_preview_is_shown_as_remit_preview_shows_it_and_then_s
     seen = approving(project, TypedAnswer(ASKS, "y\n"))
     assert (seen.code, seen.answered) == (0, True), seen
     plain = re.sub(r"\x1b\[[0-9;]*m", "", seen.shown).replace("\r\n", "\n")
-    shown = preview.partition("  digest ")[0]
+    shown = preview.partition("  undo ")[0]
     assert plain.startswith(shown), "the same lines, before the question"
     assert signed(project).plan.plan_id == "plan-1"
     assert remit("apply", "envelope.json").code == 0
