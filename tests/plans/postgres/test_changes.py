@@ -9,6 +9,7 @@ import pytest
 
 from remit.core.errors import RemitError
 from remit.plans.engines.postgres import PostgresEngine
+from remit.plans.preparation.remote_sql import prepare_statements
 from tests.plans.postgres.postgres_project import DELETE, UPDATE, Store, mixed, on_shop
 from tests.plans.project import at_phase, plan_of, ran, refused, replace
 
@@ -341,3 +342,24 @@ def test_a_plan_that_is_cancelled_while_it_holds_a_transaction_leaves_nothing(st
 def test_a_deletion_is_a_high_risk(store: Store) -> None:
     assert store.workspace.preview(plan_of(on_shop("a1", DELETE))).document.risk == "HIGH"
     assert store.workspace.preview(plan_of(on_shop("a1", UPDATE))).document.risk == "MEDIUM"
+
+
+@pytest.mark.req("PV-03", "PX-02")
+def test_a_query_file_that_changes_between_its_check_and_its_reading_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The statements that run are those that were approved."""
+    store.write("sql/u.sql", "UPDATE orders SET total = total + 1 WHERE id = 1")
+    plan = plan_of(on_shop("a1", query_file="sql/u.sql"))
+    envelope, rows = store.approve(plan), store.ask("SELECT id, total::text FROM orders ORDER BY id")
+    prepare = prepare_statements
+
+    def swap_and_prepare(*given: Any, **named: Any) -> Any:
+        store.write("sql/u.sql", "UPDATE orders SET total = 0")
+        return prepare(*given, **named)
+
+    monkeypatch.setattr("remit.plans.operation.prepare_statements", swap_and_prepare)
+    code, message = refused(store.workspace.apply(envelope))
+    assert (code, "sql/u.sql" in message) == (1003, True), message
+    assert store.ask("SELECT id, total::text FROM orders ORDER BY id") == rows
+    assert "plan.intent" not in store.kinds()
