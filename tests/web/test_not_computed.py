@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from remit.sandbox.host import SandboxHost
 from remit.services.plans.preview_computation import CAPABILITY, FOR_AGENT
 from tests.mcp_server.mcp_office import over_http, talking, words_of
 from tests.plans.project import create, plan_of
 from tests.plans.sql.shop import DATABASE, make_database, sql
 from tests.support import preloaded
+from tests.support.counted_sandboxes import count_sandboxes
 from tests.support.shared_zygotes import zygotes_are_shared
 from tests.support.web_server import WebSite, Who
 
@@ -35,16 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebSite]:
 
 @pytest.fixture
 def sandboxes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One item for each process that the server handed out to run something."""
-    seen: list[int] = []
-    take = SandboxHost._claim_child  # noqa: SLF001 - every process that runs anything comes from here
-
-    def counted(host: SandboxHost, *given: Any) -> Any:
-        seen.append(1)
-        return take(host, *given)
-
-    monkeypatch.setattr(SandboxHost, "_claim_child", counted)
-    return seen
+    return count_sandboxes(monkeypatch)
 
 
 def plan(name: str) -> dict[str, Any]:

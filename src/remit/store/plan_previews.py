@@ -50,7 +50,7 @@ _FIND: Final = f"SELECT {_COLUMNS} FROM plan_previews WHERE tenant_id = ? AND pr
 _TEXTS: Final = "SELECT document, prepared FROM plan_previews WHERE tenant_id = ? AND preview_digest = ?"
 _OF_PLAN: Final = f"""SELECT {_COLUMNS} FROM plan_previews
   WHERE tenant_id = ? AND plan_digest = ? AND config_digest = ? AND prepared IS NOT NULL
-  ORDER BY entry_seq DESC LIMIT 20"""
+  ORDER BY entry_seq DESC LIMIT 3"""
 _REFER: Final = """UPDATE plan_previews SET kept_until = CASE WHEN kept_until < ? THEN ? ELSE kept_until END
   WHERE tenant_id = ? AND preview_digest = ? AND prepared IS NOT NULL"""
 _RELEASE: Final = (
@@ -131,7 +131,7 @@ def read_texts(connection: Connection, tenant_id: str, preview_digest: str) -> t
 def previews_of_plan(
     connection: Connection, tenant_id: str, plan_digest: str, config_digest: str
 ) -> list[PlanPreviewRow]:
-    """Return the previews of this plan that can still be applied, the newest first."""
+    """Return the newest previews of this plan that can still be applied. An older one is rarely as it would be now."""
     return [PlanPreviewRow(*row) for row in connection.rows(_OF_PLAN, (tenant_id, plan_digest, config_digest))]
 
 

@@ -20,7 +20,6 @@ from remit.plans.proposals.admission import MAX_IN_WINDOW
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.previews import PreviewNotStoredError
 from remit.plans.proposals.service import MAX_PENDING_OF_ONE
-from remit.sandbox.host import SandboxHost
 from remit.services.plans.preview_computation import CAPABILITY, FOLDER, FOR_AGENT
 from remit.services.plans.service import PlanService
 from tests.plans.project import create, plan_of
@@ -28,6 +27,7 @@ from tests.plans.sql.shop import DATABASE, make_database, sql
 from tests.services.plans.proposal_workspace import APPROVER, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
 from tests.support import preloaded
 from tests.support.child_process import Fault, run_child
+from tests.support.counted_sandboxes import count_sandboxes
 
 pytestmark = pytest.mark.req("PV-02")
 ACTING = Path(__file__).with_name("acting_process.py")
@@ -57,16 +57,7 @@ def make_place(folder: Path) -> ProposalWorkspace:
 
 @pytest.fixture
 def sandboxes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """One item for each process that was handed out to run something."""
-    seen: list[int] = []
-    take = SandboxHost._claim_child  # noqa: SLF001 - every process that runs anything comes from here
-
-    def counted(host: SandboxHost, *given: Any) -> Any:
-        seen.append(1)
-        return take(host, *given)
-
-    monkeypatch.setattr(SandboxHost, "_claim_child", counted)
-    return seen
+    return count_sandboxes(monkeypatch)
 
 
 def sql_plan(name: str) -> bytes:

@@ -158,11 +158,6 @@ def is_bound_server(path: str) -> bool:
     return path.startswith("connection:") and path.endswith("/")
 
 
-def connection_of_bound(path: str) -> str:
-    """Return the name of the connection, from the name under which an approval binds its state."""
-    return path.removeprefix("connection:").removesuffix("/")
-
-
 def save_server_rows(
     plan_context: PlanContext,
     action: SqlAction,
