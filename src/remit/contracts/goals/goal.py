@@ -1,10 +1,21 @@
 """Goals: the request of a user, the plan that is made from it, and how each step ended."""
 
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from remit.contracts.base import Contract, Digest, Identifier, Many, ReasonCode, RiskLevel, ShortText, Text, Timestamp
+from remit.contracts.base import (
+    Contract,
+    Digest,
+    ExtendedContract,
+    Identifier,
+    Many,
+    ReasonCode,
+    RiskLevel,
+    ShortText,
+    Text,
+    Timestamp,
+)
 from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.packets import FinderPacket
 
@@ -53,11 +64,22 @@ class AgentGoalRequest(Contract):
     attempt_counter: Annotated[int, Field(ge=0, le=1_000)]
 
 
-class StepRetryPolicy(Contract):
-    """How often a step may be tried, and the waits between the attempts. One attempt means no retry."""
+RetryCode = Literal["SIMULATION_FAILED", "SIMULATION_REFUSED", "STEP_TIMEOUT"]
+
+
+class StepRetryPolicy(ExtendedContract):
+    """How often a step may be tried, and the waits between the attempts. One attempt means no retry.
+
+    Only a failure that had no effect is followed by another attempt.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"codes"})
 
     max_attempts: Annotated[int, Field(ge=1, le=10)]
     backoff_ms: Annotated[Many[Annotated[int, Field(ge=0, le=600_000)]], Field(max_length=9)] = ()
+    codes: Annotated[Many[RetryCode], Field(max_length=3)] = Field(
+        default=(), description="The reason codes of failures that are tried again. An empty list means all of them."
+    )
 
     @model_validator(mode="after")
     def _check_waits(self) -> Self:

@@ -1,13 +1,28 @@
 """The answer of the Finder about a goal: exactly one of four packets. `packet_type` names the kind."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from remit.contracts.base import Contract, Identifier, JsonObject, OneOf, ReasonCode, ShortText, Some, Text
+from remit.contracts.base import (
+    Contract,
+    Digest,
+    ExtendedContract,
+    Identifier,
+    JsonObject,
+    Many,
+    Name,
+    OneOf,
+    ReasonCode,
+    ShortText,
+    Some,
+    Text,
+)
+
+MAX_STEPS: Final = 20
 
 
-class Packet(Contract):
+class Packet(ExtendedContract):
     """The fields of every packet. A packet without its proof or its idempotency key is refused."""
 
     packet_id: Identifier
@@ -25,12 +40,25 @@ class Candidate(Contract):
     score: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
+class PacketStep(Contract):
+    """A step of a composite simulation: its name, its simulation, and the digest of that simulation."""
+
+    step: Name
+    simulation: Name
+    simulation_digest: Digest = Field(alias="digest")
+
+
 class SimulationMatchPacket(Packet):
-    """Candidates in the Finder's order. Remit uses the first one."""
+    """Candidates in the Finder's order. Remit uses the first one. `steps` are those of a composite simulation."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"steps"})
 
     packet_type: Literal["match"]
     candidates: Some[Candidate]
     fields: JsonObject
+    steps: Annotated[Many[PacketStep], Field(max_length=MAX_STEPS)] = Field(
+        default=(), description="The steps of a composite simulation, in the order in which Remit runs them."
+    )
 
 
 class ClarifyPacket(Packet):

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from remit.contracts.base import (
     Contract,
     Digest,
+    ExtendedContract,
     Identifier,
     JsonObject,
     Many,
@@ -24,8 +25,9 @@ from remit.contracts.base import (
 )
 from remit.contracts.browser.browser import PurchaseLimit
 from remit.contracts.domain_patterns import DomainPattern
-from remit.contracts.goals.goal import LanguageTag
+from remit.contracts.goals.goal import LanguageTag, StepRetryPolicy
 from remit.contracts.goals.localised_text import Question, Title, in_language
+from remit.contracts.goals.packets import MAX_STEPS
 from remit.parsing import Bounds
 
 Impact = Literal["read_only", "impactful", "side_effecting", "irreversible"]
@@ -173,11 +175,55 @@ class UndoBinding(Contract):
     type: Literal["undo"]
 
 
-Binding = Annotated[TaskBinding | PlanBinding | SqlBinding | BrowserBinding | UndoBinding, Field(discriminator="type")]
+StepValue = Annotated[str, Field(max_length=1_000)] | int
+"""`{field}` is a field of the goal, `{step.output}` an output of an earlier step. Any other value is used as it is."""
 
 
-class Simulation(Contract):
+class CompositeStep(Contract):
+    """One step of a composite simulation: the simulation that it runs, and the values of that simulation's fields."""
+
+    id: Annotated[str, Field(max_length=40, pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+    simulation: Name
+    fields: Annotated[dict[FieldName, StepValue], Field(max_length=30)] = Field(default_factory=dict)
+    depends_on: Annotated[Many[FieldName], Field(max_length=MAX_STEPS)] | None = Field(
+        default=None, description="The steps that must have succeeded. Without it, this is the step before."
+    )
+    retry: StepRetryPolicy | None = None
+    timeout_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)] | None = Field(
+        default=None, description="A shorter time limit than that of the simulation."
+    )
+
+
+class CompositeBinding(Contract):
+    """Several simulations in a fixed order. If a step fails, Remit rolls back the completed steps in reverse order."""
+
+    type: Literal["composite"]
+    steps: Annotated[Some[CompositeStep], Field(max_length=MAX_STEPS)]
+    keep: bool = Field(
+        default=False,
+        description="If true, completed steps stay when a person refuses a later step or does not answer in time.",
+    )
+
+
+Binding = Annotated[
+    TaskBinding | PlanBinding | SqlBinding | BrowserBinding | UndoBinding | CompositeBinding,
+    Field(discriminator="type"),
+]
+
+
+class OutputSpec(Contract):
+    """A value that a completed action gives to later steps of a composite simulation."""
+
+    type: Literal["text", "identifier", "integer", "amount", "date", "email", "path"]
+    source: Annotated[str, Field(min_length=1, max_length=200)] = Field(
+        description="For a query, the column of its first row. For a task, source_path or destination_path."
+    )
+
+
+class Simulation(ExtendedContract):
     """One action that users can ask for. A person promotes it by its digest."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"outputs"})
 
     id: Name
     version: Annotated[str, Field(max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}$")]
@@ -192,6 +238,9 @@ class Simulation(Contract):
     rollback: Name | None = Field(default=None, description="The simulation that rolls this one back.")
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_STEP_SECONDS)] = 60
     binding: Binding
+    outputs: Annotated[dict[FieldName, OutputSpec], Field(max_length=10)] = Field(
+        default_factory=dict, description="Values that later steps of a composite simulation can use."
+    )
 
     # The canonical form has no order of members, and Remit asks for the first missing field. So the order is data.
     field_order: Many[FieldName] = Field(default=(), description="The order of the questions: the file's.")
