@@ -1,8 +1,10 @@
-"""The agent execution core: one goal, one packet, one decision, at most one dispatch. It only orchestrates.
+"""The agent execution core: one goal, one packet; for each step one decision, and at most one dispatch.
 
-A cycle reads the history of the goal from the ledger, lets the gates decide, records the decision, and passes a
-dispatch to the SimulationExecutor if there is one. It keeps nothing in memory between cycles. A caller who asks again,
-in any process, continues at the state that the ledger has. The core can change nothing but its own records.
+A cycle of a step reads its history from the ledger, lets the gates decide, records the decision, and passes a dispatch
+to the SimulationExecutor if there is one. A goal with several steps runs one cycle after the other, in the order that
+`composite.progress` reads from the ledger. The core keeps nothing in memory between cycles. A caller who asks again, in
+any process, continues at the state that the ledger has. The core only orchestrates: it can change nothing but its own
+records.
 """
 
 import json
@@ -17,14 +19,17 @@ from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import SimulationMatchPacket
 from remit.core.canonical import digest
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from remit.core.ids import DEFAULT_TENANT, Clock, render_time
+from remit.core.ids import DEFAULT_TENANT, Clock, is_within, parse_time, render_time
 from remit.crypto.signing import Keyring
 from remit.goals.confirmation.parser import load_lexicon
-from remit.goals.decisions import DecisionRecord, GoalDecision, GoalDocuments, build_decision, build_goal_documents
-from remit.goals.gates import ConfirmationReply, Evidence, decide
+from remit.goals.composite.driver import StepsDriver, TransactionHook, no_op_hook
+from remit.goals.composite.step_case import StepCase
+from remit.goals.decisions import DecisionRecord, GoalDecision, build_decision, build_goal_documents
+from remit.goals.gates import ANSWER_LIFE, NO_WORDS, ConfirmationReply, Evidence, decide
 from remit.goals.history import History, load_decision, read_history
 from remit.goals.outcomes import PromptSource, build_current_outcome, build_outcome
 from remit.goals.packet_masking import mask_packet
+from remit.goals.planner import planned_digest
 from remit.goals.recording import record_decision
 from remit.goals.replay import load_reply
 from remit.goals.rules import LiveRules, PastRules
@@ -44,18 +49,8 @@ CONFIRMATION_REQUESTED: Final = "CONFIRMATION_REQUESTED"
 ALLOWED_OR_LATER: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 
 
-class TransactionHook(Protocol):
-    """A function that runs in the transaction of a decision, before any write. If it raises, nothing is written."""
-
-    def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
-
-
-def no_op_hook(batch: Batch, *, is_first: bool) -> None:
-    """Do nothing. The hook of callers that have nothing to add to a decision."""
-
-
 class Executor(Protocol):
-    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome: ...
+    def dispatch(self, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome: ...
 
 
 @dataclass(frozen=True)
@@ -79,14 +74,14 @@ class AgentCore:
         """Run one cycle of a parsed goal. `finder_proof` proves the packet, and is stored with the decision."""
         try:
             stored = _mask_for_storage(goal, lambda: self._declared(goal))
-            return _with_original_question(self._cycle(stored, finder_proof, hook), goal, stored)
+            return _with_original_question(self._advance(stored, finder_proof, hook), goal, stored)
         except RefusedError as problem:
             return self._refused(goal, problem)
 
     def resume_goal(self, goal: AgentGoalRequest, hook: TransactionHook = no_op_hook) -> AgentExecutionOutcome:
         """Run one cycle of a goal that was loaded from the ledger, and so is masked already."""
         try:
-            return self._cycle(goal, (), hook)
+            return self._advance(goal, (), hook)
         except RefusedError as problem:
             return self._refused(goal, problem)
 
@@ -103,91 +98,104 @@ class AgentCore:
         entry = catalogue.find(packet.candidates[0].simulation_id)
         return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
 
-    def _cycle(
+    def _advance(
         self, goal: AgentGoalRequest, finder_proof: tuple[StoredDocument, ...], hook: TransactionHook
     ) -> AgentExecutionOutcome:
-        documents = build_goal_documents(goal)
+        packet = goal.sim_finder_packet
+        if isinstance(packet, SimulationMatchPacket) and packet.steps:
+            return StepsDriver(self, goal, packet, finder_proof, hook).run()
+        return self.run_cycle(StepCase(goal, build_goal_documents(goal)), finder_proof, hook)
+
+    def run_cycle(
+        self, case: StepCase, finder_proof: tuple[StoredDocument, ...], hook: TransactionHook
+    ) -> AgentExecutionOutcome:
+        """Decide about one step, and dispatch it if the gates allow it. Returns its outcome, or what it waits for."""
+        goal = case.goal
         for _ in range(MAX_ROUNDS):
             with self.ledger().store.reading_pooled() as connection:
-                history = self._history(connection, goal)
-                last = self._last_decision(connection, goal, documents, history)
+                whole = self._history(connection, goal)
+                self._require_same_goal(connection, case, whole)
+                history = whole.of(case.step_id)
+                last = self._last_decision(connection, goal, history)
                 at = render_time(not_before_newest(connection, goal.tenant_id, self.clock()))
-                advances = last is None or _can_advance(goal, history, at) or self._withdraws_consent(goal, history)
-                case = self._gather(connection, goal, history, last, at) if advances else None
-            if case is not None:
+                advances = last is None or _can_advance(case, history, at) or self._withdraws_consent(case, history)
+                found = self._gather(connection, case, history, last, at) if advances else None
+            if found is not None:
                 try:
-                    made, row = self._decide(goal, documents, history, case, finder_proof, hook)
+                    made, row = self._decide(case, history, found, finder_proof, hook)
                 except RefusedError as problem:
                     if problem.reason is Reason.TRANSITION_INVALID:  # another caller was faster
                         continue
                     raise
                 if made.verdict.dispatches:
-                    return self._dispatch(goal, made.ref)
-                evidence = case.evidence
-                prompt_source = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
+                    return self._dispatch(case, made.ref)
+                evidence = found.evidence
+                prompt_source = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon, made.verdict.target)  # noqa: B023 - called right here
                 return build_outcome(goal, row, made.record, made.ref, prompt_source)
             if history.event in ALLOWED_OR_LATER:
-                return self._dispatch(goal, history.allowed_by)
-            return self._current_outcome(goal)
-        raise EnvironmentFailureError(
-            Reason.IN_PROGRESS,
-            "other callers keep changing this goal",
-            where=f"correlation {goal.correlation_id}",
-            next_step="Ask again in a moment.",
-        )
+                return self._dispatch(case, history.allowed_by)
+            return self._current_outcome(case)
+        raise changing_error(goal.correlation_id)
 
     def _history(self, connection: Connection, goal: AgentGoalRequest) -> History:
         return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
 
-    def _last_decision(
-        self, connection: Connection, goal: AgentGoalRequest, documents: GoalDocuments, history: History
-    ) -> DecisionRecord | None:
-        """Return the last decision about the goal. Refuses a correlation id that has another user, text or packet."""
+    def _require_same_goal(self, connection: Connection, case: StepCase, history: History) -> None:
+        """Refuse a correlation id that has another user, text or packet."""
+        goal = case.goal
         if history.last is None:
-            return None
+            return
         record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
-        if record.goal_ref != documents.goal.ref:
+        if record.goal_ref != case.documents.goal.ref:
             raise RefusedError(
                 Reason.GOAL_CONFLICT,
                 "this correlation id belongs to another goal",
                 where=f"correlation {goal.correlation_id}",
                 next_step="Use a new correlation id for another goal. For the same goal, send the same request again.",
             )
-        return record
 
-    def _withdraws_consent(self, goal: AgentGoalRequest, history: History) -> bool:
-        """Tell whether the user refuses a goal that was allowed and has not started yet."""
-        answer = goal.confirm_state.answer
+    def _last_decision(
+        self, connection: Connection, goal: AgentGoalRequest, history: History
+    ) -> DecisionRecord | None:
+        ref = history.decision_ref
+        return load_decision(connection, goal.tenant_id, ref) if ref is not None else None
+
+    def _withdraws_consent(self, case: StepCase, history: History) -> bool:
+        """Tell whether the user refuses a step that was allowed and has not started yet."""
+        answer = case.answer
         if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(CONFIRMATION_REQUESTED) is None:
             return False
-        return load_lexicon().parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
+        return load_lexicon().parse(case.goal.language_tag, mask_text(answer)).verdict == "REFUSED"
 
     def _gather(
-        self, connection: Connection, goal: AgentGoalRequest, history: History, last: DecisionRecord | None, at: str
+        self, connection: Connection, case: StepCase, history: History, last: DecisionRecord | None, at: str
     ) -> "_Case":
         """Collect the evidence for a decision, at one moment."""
+        goal = case.goal
         rules = self.live(goal.tenant_id, connection)
         self.past.remember(rules)
-        planned, answered = None, None
+        planned, answered = case.planned, None
+        documents = DocumentStore(connection, goal.tenant_id)
+        if case.covered_by is not None:
+            answered = load_reply(documents, case.covered_by)
         if last is not None:
-            documents = DocumentStore(connection, goal.tenant_id)
             documents.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
             answered = load_reply(documents, last.confirmation_parse_proof_ref)
             if last.artifact_fingerprint_bundle_ref is not None:
-                planned = str(documents.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
+                planned = planned_digest(documents.tree(last.artifact_fingerprint_bundle_ref))
         question_step = history.newest(CONFIRMATION_REQUESTED)
         is_open = history.event in {CONFIRMATION_REQUESTED, "ACCESS_ALLOWED"}
-        if is_open and question_step is not None and goal.confirm_state.answer is not None:
+        if is_open and question_step is not None and (case.answer is not None or _is_over(case, history, at)):
             # Masked first, because the decision must be made from the stored answer.
-            answer = mask_text(goal.confirm_state.answer)
-            number = count_answers(connection, goal.tenant_id, goal.correlation_id) + 1
+            answer = mask_text(case.answer) if case.answer is not None else NO_WORDS
+            number = count_answers(connection, goal.tenant_id, goal.correlation_id, case.step_id) + 1
             answered = ConfirmationReply(answer, question_step.created_at, at, number)
         evidence = Evidence(
             goal.tenant_id,
             goal.user_id,
             goal.correlation_id,
             goal.language_tag,
-            goal.sim_finder_packet,
+            case.packet,
             rules.catalogue,
             rules.policy,
             rules.lexicon,
@@ -195,35 +203,47 @@ class AgentCore:
             answered,
             history.approval,
             history.approval_window(at),
+            step_id=case.step_id,
+            outputs=case.outputs,
+            covered_by=case.covered_by,
         )
         return _Case(evidence, rules.documents, at)
 
     def _decide(
         self,
-        goal: AgentGoalRequest,
-        documents: GoalDocuments,
+        case: StepCase,
         history: History,
-        case: "_Case",
+        found: "_Case",
         finder_proof: tuple[StoredDocument, ...],
         hook: TransactionHook,
     ) -> tuple[GoalDecision, StepRow]:
         """Decide and record. The decision is made outside of the transaction, which blocks all other writers."""
-        supporting_documents = (*case.snapshots, *finder_proof)
-        made = build_decision(goal, documents, case.evidence, decide(case.evidence), supporting_documents, case.at)
+        goal = case.goal
+        supporting_documents = (*found.snapshots, *finder_proof)
+        made = build_decision(
+            goal, case.documents, found.evidence, decide(found.evidence), supporting_documents, found.at
+        )
 
         def work(batch: Batch) -> StepRow:
-            hook(batch, is_first=history.last is None)
-            return record_decision(batch, goal.tenant_id, made, history.last)
+            hook(batch, is_first=history.last is None and not case.sequence)
+            return record_decision(batch, goal.tenant_id, made, history.last, case.sequence)
 
         return made, self.ledger().transact(work)
 
-    def _dispatch(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
+    def _dispatch(self, case: StepCase, ref: str, attempt: int = 1) -> AgentExecutionOutcome:
         """Dispatch the stored envelope of a decision, unchanged. The result is passed on unchanged too."""
+        goal = case.goal
         with self.ledger().store.reading_pooled() as connection:
             record = load_decision(connection, goal.tenant_id, ref)
             tree = load_document(connection, goal.tenant_id, record.envelope_ref or "")
-        outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"))
-        return self._current_outcome(goal, outcome)
+        outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"), attempt)
+        return self._current_outcome(case, outcome)
+
+    def retry(self, case: StepCase, attempt: int) -> AgentExecutionOutcome:
+        """Dispatch a step once more, after an attempt that surely had no effect. The envelope and its key stay."""
+        with self.ledger().store.reading_pooled() as connection:
+            ref = self._history(connection, case.goal).of(case.step_id).allowed_by
+        return self._dispatch(case, ref, attempt)
 
     def _refused(self, goal: AgentGoalRequest, problem: RefusedError) -> AgentExecutionOutcome:
         """Record a refusal that belongs to no step: unreadable rules, or a correlation id of another goal.
@@ -247,13 +267,14 @@ class AgentCore:
         )
 
     def _current_outcome(
-        self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None
+        self, case: StepCase, simulated: SimulationOutcome | None = None
     ) -> AgentExecutionOutcome:
+        goal = case.goal
         with self.ledger().store.reading_pooled() as connection:
-            history = self._history(connection, goal)
+            history = self._history(connection, goal).of(case.step_id)
             outcome = build_current_outcome(connection, self.past, goal, history, simulated)
         if simulated is None and history.event in ALLOWED_OR_LATER:  # another caller advanced it after the decision
-            return self._dispatch(goal, history.allowed_by)
+            return self._dispatch(case, history.allowed_by)
         return outcome
 
 
@@ -292,11 +313,28 @@ def _with_original_question(
     return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": question}, source="outcome")
 
 
-def _can_advance(goal: AgentGoalRequest, history: History, at: str) -> bool:
-    """Tell whether this cycle has the answer or the approval that the goal needs, or finds that its time is over."""
+def _can_advance(case: StepCase, history: History, at: str) -> bool:
+    """Tell whether this cycle has the answer or the approval that the step needs, or finds that its time is over."""
     if history.event == CONFIRMATION_REQUESTED:
-        return goal.confirm_state.answer is not None
+        return case.answer is not None or _is_over(case, history, at)
     if history.event == "APPROVAL_REQUESTED":
         window = history.approval_window(at)
         return history.approval is not None or (window is not None and window.is_over)
     return False
+
+
+def _is_over(case: StepCase, history: History, at: str) -> bool:
+    """Tell whether the question of a step was not answered in time. A goal with a single step waits without an end."""
+    asked = history.newest(CONFIRMATION_REQUESTED)
+    if case.sequence is None or asked is None or history.event != CONFIRMATION_REQUESTED:
+        return False
+    return not is_within(parse_time(asked.created_at), parse_time(at), ANSWER_LIFE)
+
+
+def changing_error(correlation_id: str) -> EnvironmentFailureError:
+    return EnvironmentFailureError(
+        Reason.IN_PROGRESS,
+        "other callers keep changing this goal",
+        where=f"correlation {correlation_id}",
+        next_step="Ask again in a moment.",
+    )

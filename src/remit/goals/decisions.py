@@ -4,26 +4,31 @@ The references lead to everything that `decide` needs. So anyone who can read th
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from remit.contracts.base import Contract
+from pydantic import JsonValue
+
+from remit.contracts.base import ExtendedContract
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.error_codes import AgentCode
 from remit.contracts.goals.goal import AgentGoalRequest, AgentStep
 from remit.goals.access.policy import AccessAnswer, AccessPolicy
 from remit.goals.binding.fields import fingerprint
 from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.composite.layout import Outputs
 from remit.goals.confirmation.parser import Lexicon
-from remit.goals.gates import ConfirmationReply, Evidence, GateVerdict, build_access_question
-from remit.goals.planner import FIRST_STEP, artifacts, build_envelope, build_plan, build_step, idempotency_key
+from remit.goals.gates import NO_WORDS, ConfirmationReply, Evidence, GateVerdict, build_access_question
+from remit.goals.planner import artifacts, build_envelope, build_plan, build_step, idempotency_key
 from remit.ledger.documents import StoredDocument
 from remit.masking import mask_text
 
 MAX_WHY: Final = 1_000
 
 
-class DecisionRecord(Contract):
+class DecisionRecord(ExtendedContract):
     """The stored references of one decision. A reference is null if the gates stopped before it."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"step_inputs_ref"})
 
     goal_ref: str
     correlation_id: str
@@ -51,6 +56,8 @@ class DecisionRecord(Contract):
     approval_decided_at: str | None = None
     why: str | None = None
     """The reason in words, masked, for people. A replay does not compare it. Older decisions have none."""
+    step_inputs_ref: str | None = None
+    """The document with the outputs of earlier steps. Null for a goal with a single step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,8 @@ class GoalDecision:
     documents: tuple[StoredDocument, ...]
     step: AgentStep | None
     envelope: DispatchEnvelope | None
+    is_answered: bool = True
+    """Whether its confirmation, if there is one, has words of the user. A question that expires has none."""
 
     @property
     def reason_code(self) -> AgentCode:
@@ -109,7 +118,7 @@ def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Confirmat
         "confirmation",
         {
             "correlation_id": evidence.correlation_id,
-            "step_id": FIRST_STEP,
+            "step_id": evidence.step_id,
             "user_id": evidence.user_id,
             "language_tag": evidence.language_tag,
             "language": parsed.language if parsed else "",
@@ -125,14 +134,15 @@ def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Confirmat
 
 
 def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> StoredDocument | None:
-    if verdict.access is None or verdict.entry is None:
+    target = verdict.target
+    if verdict.access is None or target is None:
         return None
-    question = build_access_question(evidence, verdict.entry.simulation)
+    question = build_access_question(evidence, target.simulation, target.fields)
     return StoredDocument(
         "access",
         {
             "correlation_id": evidence.correlation_id,
-            "step_id": FIRST_STEP,
+            "step_id": evidence.step_id,
             "tenant_id": question.tenant_id,
             "user_id": question.user_id,
             "access_action": question.access_action,
@@ -169,26 +179,31 @@ def build_decision(
     """
     packet, goal_stored = goal_documents
     documents = [*supporting_documents, packet, goal_stored]
-    proof = proof_document(evidence, verdict, evidence.answered) if evidence.answered else None
+    proof = inputs = None
+    if evidence.answered is not None and evidence.covered_by is None:
+        proof = proof_document(evidence, verdict, evidence.answered)
+    if evidence.outputs:
+        inputs = StoredDocument("step_inputs", {"step_id": evidence.step_id, "outputs": _plain(evidence.outputs)})
+    proof_ref = proof.ref if proof is not None else evidence.covered_by
     access = access_document(evidence, verdict, at)
-    documents += [one for one in (proof, access) if one is not None]
+    documents += [one for one in (proof, inputs, access) if one is not None]
     step = bundle = plan = envelope = None
-    if verdict.entry is not None:
-        step = build_step(evidence, verdict.entry)
-        artifacts_tree = artifacts(verdict.entry, evidence.catalogue, evidence.lexicon, evidence.packet.finder_version)
+    target = verdict.target
+    if target is not None:
+        step = build_step(evidence, target)
+        artifacts_tree = artifacts(target, evidence.catalogue, evidence.lexicon, evidence.packet.finder_version)
         bundle = StoredDocument("artifacts", artifacts_tree)
-        planned = build_plan(evidence, step, packet.ref, verdict.entry.simulation.risk, at)
-        plan = StoredDocument("plan", planned.tree())
+        plan = StoredDocument("plan", build_plan(evidence, target, step, packet.ref, at).tree())
         documents += [bundle, plan]
-    if verdict.dispatches and step is not None and bundle is not None:
-        proven = proof.ref if proof and step.confirmation_required else None
-        envelope = build_envelope(evidence, step, proof_ref=proven, artifacts_ref=bundle.ref)
+    if verdict.dispatches and target is not None and step is not None and bundle is not None:
+        proven = proof_ref if step.confirmation_required else None
+        envelope = build_envelope(evidence, target, step, proof_ref=proven, artifacts_ref=bundle.ref)
         documents.append(StoredDocument("envelope", envelope.tree()))
     window = evidence.approval_window
     record = DecisionRecord(
         goal_ref=goal_stored.ref,
         correlation_id=evidence.correlation_id,
-        step_id=FIRST_STEP,
+        step_id=evidence.step_id,
         user_id=evidence.user_id,
         language_tag=evidence.language_tag,
         finder_packet_ref=packet.ref,
@@ -198,7 +213,7 @@ def build_decision(
         planned=evidence.planned,
         plan_ref=plan.ref if plan else None,
         artifact_fingerprint_bundle_ref=bundle.ref if bundle else None,
-        confirmation_parse_proof_ref=proof.ref if proof else None,
+        confirmation_parse_proof_ref=proof_ref,
         access_decision_ref=access.ref if access else None,
         approval=evidence.approval,
         final=evidence.final,
@@ -211,9 +226,11 @@ def build_decision(
         approval_answered_at=window.answered_at if window else None,
         approval_decided_at=window.decided_at if window else None,
         why=_why(verdict),
+        step_inputs_ref=inputs.ref if inputs else None,
     )
     stored = StoredDocument("decision", record.tree())
-    return GoalDecision(verdict, record, stored.ref, (*documents, stored), step, envelope)
+    answered = evidence.answered is not None and evidence.answered.text != NO_WORDS
+    return GoalDecision(verdict, record, stored.ref, (*documents, stored), step, envelope, answered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +247,7 @@ def final_gate_refusal(
     record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[StoredDocument, ...], at: str
 ) -> FinalRefusal:
     """Build the refusal of the final gate. `record` is the earlier decision that allowed the step."""
-    step = build_step(evidence, verdict.entry) if verdict.entry is not None else None
+    step = build_step(evidence, verdict.target) if verdict.target is not None else None
     access = access_document(evidence, verdict, at)
     made = record.model_copy(
         update={
@@ -250,6 +267,10 @@ def final_gate_refusal(
     stored = StoredDocument("decision", made.tree())
     documents = [*snapshots, stored] if access is None else [*snapshots, access, stored]
     return FinalRefusal(made, stored.ref, tuple(documents), verdict.access)
+
+
+def _plain(outputs: Outputs) -> dict[str, dict[str, JsonValue]]:
+    return {name: dict(values) for name, values in outputs.items()}
 
 
 def _why(verdict: GateVerdict) -> str | None:

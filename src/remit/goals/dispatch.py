@@ -18,6 +18,8 @@ class Dispatch:
 
     envelope: DispatchEnvelope
     is_resumed: bool = False
+    attempt: int = 1
+    """The number of the attempt. A later attempt follows a failure that surely had no effect."""
     evidence: list[tuple[DecisionRecord, Evidence]] = field(default_factory=list, compare=False)
     """The decision and its evidence, once the decision was replayed with the same result."""
     allowed: list[StepRow] = field(default_factory=list, compare=False)
@@ -34,6 +36,12 @@ class AlreadyStartedError(EnvironmentFailureError):
     """The rules do not allow the dispatch now, but it was started before. The outcome of the earlier start is valid."""
 
 
+    @property
+    def key(self) -> str:
+        """The key of the claim of this attempt."""
+        return attempt_key(self.envelope.idempotency_key, self.attempt)
+
+
 @dataclass(frozen=True, slots=True)
 class StartedDispatch:
     """The checkpoint of a dispatch: the envelope, the prepared action, and the time limit in seconds."""
@@ -43,13 +51,18 @@ class StartedDispatch:
     seconds: float
 
 
+def attempt_key(idempotency_key: str, attempt: int) -> str:
+    """Return the key of one attempt under the step's one idempotency key. The first attempt has that key itself."""
+    return idempotency_key if attempt == 1 else f"{idempotency_key}.{attempt}"
+
+
 def ends_step(request: Dispatch, before: str) -> bool:
     """Tell whether a refusal ends the step. A refusal of a foreign dispatch does not end it.
 
     Raises:
         AlreadyStartedError: The step was started before.
     """
-    if before not in {"", "ACCESS_ALLOWED", "REFUSED"} and request.evidence:
+    if request.attempt == 1 and before not in {"", "ACCESS_ALLOWED", "REFUSED"} and request.evidence:
         envelope = request.envelope
         raise AlreadyStartedError(
             Reason.IN_PROGRESS,
@@ -58,7 +71,7 @@ def ends_step(request: Dispatch, before: str) -> bool:
             next_step=GOAL_ADVICE,
         )
     is_foreign = not request.evidence and request.start_refusals[0].reason is Reason.GOAL_CONFLICT
-    return before == "ACCESS_ALLOWED" and not is_foreign
+    return before == ("ACCESS_ALLOWED" if request.attempt == 1 else "FAILED") and not is_foreign
 
 
 def not_decided(envelope: DispatchEnvelope, what: str) -> RefusedError:

@@ -1,13 +1,17 @@
-"""The gates: the decision whether a goal may be dispatched. Pure: the same evidence always gives the same verdict.
+"""The gates: the decision whether a step of a goal may be dispatched. Pure: the same evidence gives the same verdict.
 
 The gates have this order, and the first that refuses decides: the kind of the packet; one clear candidate; a packet for
-this goal and catalogue; registered; fields; a rollback; the confirmation; access; ACTIVE. The gates use the Finder's
-first candidate. Nothing here ranks, scores or chooses.
+this goal and catalogue; registered; the promoted steps; fields; a rollback; the confirmation; access; ACTIVE. The gates
+use the Finder's first candidate. Nothing here ranks, scores or chooses. A goal with several steps passes all gates
+again for each step.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal
+
+from pydantic import JsonValue
 
 from remit.contracts.browser.browser import APPROVAL_SECONDS
 from remit.contracts.goals.error_codes import AgentCode
@@ -24,6 +28,7 @@ from remit.core.ids import is_within, parse_time
 from remit.goals.access.policy import AccessAnswer, AccessPolicy, AccessQuestion
 from remit.goals.binding.fields import require_fields
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
+from remit.goals.composite.layout import FIRST_STEP, Outputs, StepTarget, find_target, is_composite, packet_problem
 from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
 
 Event = Literal["CLARIFIED", "REFUSED", "ESCALATED", "CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED", "ACCESS_ALLOWED"]
@@ -33,6 +38,8 @@ ANSWER_LIFE: Final = timedelta(minutes=10)
 """How long a user may answer a question. A confirmation is valid only for a text that the user has just read."""
 APPROVAL_LIFE: Final = timedelta(seconds=APPROVAL_SECONDS)
 """How long another person's approval can be given and used after the request. The same time as for the browser."""
+NO_WORDS: Final = ""
+"""The text of an answer that was not given before the time of its question was over."""
 NOT_IN_TIME: Final = "the approval of another person was not given and used in time"
 
 
@@ -61,7 +68,10 @@ class ApprovalWindow:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All inputs of a decision. `planned` is the digest of the simulation, once a plan was made from the packet."""
+    """All inputs of a decision about one step.
+
+    `planned` is the digest of the packet's simulation, once a plan was made from the packet.
+    """
 
     tenant_id: str
     user_id: str
@@ -77,6 +87,11 @@ class Evidence:
     approval_window: ApprovalWindow | None = None
     final: bool = False
     """Whether this is the final gate, right before the effect. It refuses a step that would have to wait."""
+    step_id: str = FIRST_STEP
+    outputs: Outputs = field(default_factory=dict)
+    """The outputs of the completed steps of the goal."""
+    covered_by: str | None = None
+    """For a rollback inside of a goal: the confirmation proof of the step that it rolls back. It covers the rollback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +100,7 @@ class GateVerdict:
 
     event: Event
     reason_code: AgentCode
-    entry: CatalogueEntry | None = None
+    target: StepTarget | None = None
     parsed: ParsedConfirmation | None = None
     access: AccessAnswer | None = None
     why: str = ""
@@ -93,6 +108,11 @@ class GateVerdict:
     @property
     def dispatches(self) -> bool:
         return self.event == "ACCESS_ALLOWED"
+
+    @property
+    def entry(self) -> CatalogueEntry | None:
+        """The simulation of the step."""
+        return self.target.entry if self.target is not None else None
 
 
 def needs_confirmation(simulation: Simulation) -> bool:
@@ -117,16 +137,28 @@ def _check_match(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdi
         return GateVerdict(
             "REFUSED", "CANDIDATES_UNRESOLVED", why="the Finder's first two candidates have equal scores"
         )
-    entry = evidence.catalogue.find(first.simulation_id)
-    if stale := _stale(evidence, entry):
+    named = evidence.catalogue.find(first.simulation_id)
+    if stale := _stale(evidence, named):
         return GateVerdict("REFUSED", "PACKET_INVALID", why=stale)
-    if entry is None:
+    if named is None:
         return GateVerdict("REFUSED", "SIMULATION_NOT_REGISTERED")
-    if problem := _fields_problem(entry.simulation, packet):
-        return GateVerdict("REFUSED", "FIELDS_INVALID", entry, why=problem)
-    if needs_confirmation(entry.simulation) and not _rollback_entry(entry.simulation, evidence.catalogue):
-        return GateVerdict("REFUSED", "ROLLBACK_PLAN_MISSING", entry)
-    return _check_confirmation(evidence, entry)
+    if problem := packet_problem(packet, named, evidence.catalogue):
+        return GateVerdict("REFUSED", "PACKET_INVALID", why=problem)
+    if is_composite(named.simulation) and (problem := _fields_problem(named.simulation, packet.fields)):
+        return GateVerdict("REFUSED", "FIELDS_INVALID", why=problem)
+    target = find_target(packet, evidence.catalogue, evidence.step_id, evidence.outputs)
+    if target is None:
+        return GateVerdict("REFUSED", "PACKET_INVALID", why="the goal has no such step")
+    if problem := _fields_problem(target.simulation, target.fields):
+        return GateVerdict("REFUSED", "FIELDS_INVALID", target, why=problem)
+    if _needs_rollback(target) and not _rollback_entry(target.simulation, evidence.catalogue):
+        return GateVerdict("REFUSED", "ROLLBACK_PLAN_MISSING", target)
+    return _check_confirmation(evidence, target)
+
+
+def _needs_rollback(target: StepTarget) -> bool:
+    """Every step of a goal with several steps names its rollback, also one that only reads."""
+    return target.whole is not None or needs_confirmation(target.simulation)
 
 
 def rollback_ref(simulation: Simulation, catalogue: Catalogue) -> str | None:
@@ -135,7 +167,9 @@ def rollback_ref(simulation: Simulation, catalogue: Catalogue) -> str | None:
     return f"{entry.simulation.id}@{entry.digest}" if entry is not None else None
 
 
-def build_access_question(evidence: Evidence, simulation: Simulation) -> AccessQuestion:
+def build_access_question(
+    evidence: Evidence, simulation: Simulation, fields: Mapping[str, JsonValue]
+) -> AccessQuestion:
     return AccessQuestion(
         tenant_id=evidence.tenant_id,
         user_id=evidence.user_id,
@@ -144,7 +178,7 @@ def build_access_question(evidence: Evidence, simulation: Simulation) -> AccessQ
         impact=simulation.impact,
         risk=simulation.risk,
         language=evidence.language_tag,
-        fields=getattr(evidence.packet, "fields", {}),
+        fields=fields,
     )
 
 
@@ -160,9 +194,9 @@ def _stale(evidence: Evidence, entry: CatalogueEntry | None) -> str:
     return ""
 
 
-def _fields_problem(simulation: Simulation, packet: SimulationMatchPacket) -> str:
+def _fields_problem(simulation: Simulation, fields: Mapping[str, JsonValue]) -> str:
     try:
-        require_fields(simulation, packet.fields)
+        require_fields(simulation, fields)
     except RefusedError as problem:
         return f"{problem.what} (at {problem.where})"
     return ""
@@ -172,27 +206,27 @@ def _rollback_entry(simulation: Simulation, catalogue: Catalogue) -> CatalogueEn
     return catalogue.find(simulation.rollback) if simulation.rollback else None
 
 
-def _check_confirmation(evidence: Evidence, entry: CatalogueEntry) -> GateVerdict:
-    if not needs_confirmation(entry.simulation):
-        return _check_access(evidence, entry, None)
+def _check_confirmation(evidence: Evidence, target: StepTarget) -> GateVerdict:
+    if not needs_confirmation(target.simulation):
+        return _check_access(evidence, target, None)
     answered = evidence.answered
     if answered is None and evidence.final:
-        return GateVerdict("REFUSED", "CONFIRMATION_MISSING", entry)  # too late to ask
+        return GateVerdict("REFUSED", "CONFIRMATION_MISSING", target)  # too late to ask
     if answered is None:
-        return GateVerdict("CONFIRMATION_REQUESTED", "CONFIRMATION_REQUIRED", entry)
+        return GateVerdict("CONFIRMATION_REQUESTED", "CONFIRMATION_REQUIRED", target)
     parsed = evidence.lexicon.parse(evidence.language_tag, answered.text)
     if not is_within(parse_time(answered.asked_at), parse_time(answered.answered_at), ANSWER_LIFE):
-        return GateVerdict("REFUSED", "CONFIRMATION_EXPIRED", entry, parsed)
+        return GateVerdict("REFUSED", "CONFIRMATION_EXPIRED", target, parsed)
     if parsed.verdict == "REFUSED":
-        return GateVerdict("REFUSED", "CONFIRMATION_REFUSED", entry, parsed)
+        return GateVerdict("REFUSED", "CONFIRMATION_REFUSED", target, parsed)
     if parsed.verdict != "CONFIRMED":
         event: Event = "CONFIRMATION_REQUESTED" if answered.number < MAX_ANSWERS else "REFUSED"
-        return GateVerdict(event, "CONFIRMATION_AMBIGUOUS", entry, parsed, why=parsed.why)
-    return _check_access(evidence, entry, parsed)
+        return GateVerdict(event, "CONFIRMATION_AMBIGUOUS", target, parsed, why=parsed.why)
+    return _check_access(evidence, target, parsed)
 
 
-def _check_access(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfirmation | None) -> GateVerdict:
-    access = evidence.policy.decide(build_access_question(evidence, entry.simulation))
+def _check_access(evidence: Evidence, target: StepTarget, parsed: ParsedConfirmation | None) -> GateVerdict:
+    access = _decide_access(evidence, target)
     if (
         access.verdict != "DENIED"
         and evidence.approval != "DENIED"
@@ -200,17 +234,34 @@ def _check_access(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfi
         and evidence.approval_window.is_over
     ):
         # Refused even if the policy needs no approval now: the user's own confirmation is as old.
-        return GateVerdict("REFUSED", "ACCESS_AP_REQUIRED", entry, parsed, access, NOT_IN_TIME)
+        return GateVerdict("REFUSED", "ACCESS_AP_REQUIRED", target, parsed, access, NOT_IN_TIME)
     approved = access.verdict == "ALLOWED" or (
         access.verdict == "APPROVAL_REQUIRED" and evidence.approval == "APPROVED"
     )
     if not approved:
         if access.verdict == "APPROVAL_REQUIRED" and evidence.approval is None:
             event: Event = "REFUSED" if evidence.final else "APPROVAL_REQUESTED"
-            return GateVerdict(event, "ACCESS_AP_REQUIRED", entry, parsed, access, access.why)
-        return GateVerdict("REFUSED", "ACCESS_SCOPE_VIOLATION", entry, parsed, access, access.why)
+            return GateVerdict(event, "ACCESS_AP_REQUIRED", target, parsed, access, access.why)
+        return GateVerdict("REFUSED", "ACCESS_SCOPE_VIOLATION", target, parsed, access, access.why)
     if entry.state != "ACTIVE":
         return GateVerdict(
             "REFUSED", "SIMULATION_NOT_ACTIVE", entry, parsed, access, f"the simulation is {entry.state}"
         )
-    return GateVerdict("ACCESS_ALLOWED", "ACCESS_ALLOWED", entry, parsed, access)
+    return GateVerdict("ACCESS_ALLOWED", "ACCESS_ALLOWED", target, parsed, access)
+
+
+def _decide_access(evidence: Evidence, target: StepTarget) -> AccessAnswer:
+    """Decide about the step, and about the composite that it belongs to. The stricter answer is valid.
+
+    The first step also waits for the approval that the composite needs. A later step does not ask for it again.
+    """
+    access = evidence.policy.decide(build_access_question(evidence, target.simulation, target.fields))
+    if target.whole is None:
+        return access
+    whole_fields = getattr(evidence.packet, "fields", {})
+    whole = evidence.policy.decide(build_access_question(evidence, target.whole.simulation, whole_fields))
+    if access.verdict == "DENIED" or whole.verdict == "ALLOWED" or (
+        whole.verdict == "APPROVAL_REQUIRED" and (access.verdict == "APPROVAL_REQUIRED" or not target.is_first)
+    ):
+        return access
+    return whole

@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
+from remit.goals.composite.layout import WHOLE
 from remit.goals.decisions import DecisionRecord
 from remit.goals.gates import ApprovalWindow
 from remit.ledger.documents import DocumentStore, tree_of
-from remit.ledger.goal_queries import Recorded, first_entry, step_events
+from remit.ledger.goal_queries import Recorded, entries_of_kind, step_events
 from remit.ledger.goal_tables import row_values
 from remit.ledger.proof import require_covered
 from remit.store.connection import Connection
@@ -24,7 +25,7 @@ _DECISIONS: Final[TTLCache[str, DecisionRecord]] = TTLCache(256, 600)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The events of one goal, and the answer of the approver if there is one."""
+    """The events of one goal, or of one step of it, and the answer of the approver to its last request."""
 
     steps: tuple[Recorded, ...] = ()
     approval: Literal["APPROVED", "DENIED"] | None = None
@@ -42,6 +43,21 @@ class History:
     @property
     def event(self) -> str:
         return self.steps[-1].row.event if self.steps else ""
+
+    @property
+    def attempts(self) -> int:
+        """How often a step was dispatched."""
+        return sum(one.row.event in {"DISPATCHED", "RETRIED"} for one in self.steps)
+
+    @property
+    def has_several_steps(self) -> bool:
+        return any(one.row.step_id == WHOLE for one in self.steps)
+
+    def of(self, step_id: str) -> "History":
+        """Return the history of one step. An answer to the request of another step does not belong to it."""
+        steps = tuple(one for one in self.steps if one.row.step_id == step_id)
+        asked = self.newest("APPROVAL_REQUESTED")
+        return replace(self, steps=steps) if asked is not None and asked in steps else History(steps)
 
     def newest(self, event: str) -> Recorded | None:
         return next((one for one in reversed(self.steps) if one.row.event == event), None)
@@ -74,8 +90,10 @@ def read_history(
     require_recorded(connection, keyring, tenant_id, steps[-1])
     events = {one.row.event for one in steps}
     is_requested = "APPROVAL_REQUESTED" in events  # without a request there is no answer to read
-    approval = _approval(connection, keyring, tenant_id, correlation_id) if is_requested else _NO_ANSWER
-    return History(steps, *approval)
+    if not is_requested:
+        return History(steps)
+    asked = next(one for one in reversed(steps) if one.row.event == "APPROVAL_REQUESTED")
+    return History(steps, *_approval(connection, keyring, tenant_id, asked))
 
 
 def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionRecord:
@@ -103,13 +121,16 @@ def require_recorded(
 
 
 def _approval(
-    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, asked: Recorded
 ) -> tuple[Literal["APPROVED", "DENIED"] | None, str | None, str, str]:
-    """Return the first answer of an approver, its time, the approver and the reason. Later answers have no effect."""
-    seq = first_entry(connection, tenant_id, correlation_id, APPROVAL)
-    if seq is None:
-        return _NO_ANSWER
-    entry = require_covered(connection, keyring, tenant_id, seq)
-    payload = json.loads(entry.payload)
-    answer: Literal["APPROVED", "DENIED"] = "APPROVED" if payload.get("approved") is True else "DENIED"
-    return answer, entry.created_at, entry.actor or "", str(payload.get("reason") or "")
+    """Return the first answer to a request: the answer, its time, the approver and the reason.
+
+    Later answers have no effect. The request of another step has answers of its own.
+    """
+    for seq, unverified in entries_of_kind(connection, tenant_id, asked.row.correlation_id, APPROVAL):
+        if unverified.get("decision") == asked.row.dispatch_decision_hash:
+            entry = require_covered(connection, keyring, tenant_id, seq)
+            payload = json.loads(entry.payload)
+            answer: Literal["APPROVED", "DENIED"] = "APPROVED" if payload.get("approved") is True else "DENIED"
+            return answer, entry.created_at, entry.actor or "", str(payload.get("reason") or "")
+    return _NO_ANSWER

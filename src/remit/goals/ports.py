@@ -47,8 +47,13 @@ def truncate_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
 class ActionRunner(Protocol):
     """Prepares and runs bound actions, and knows which of them were started."""
 
-    def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
-        """Return everything that is needed to run the action, as JSON, without any effect. Run twice, it acts once."""
+    def prepare(
+        self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope, key: str
+    ) -> dict[str, Any]:
+        """Return everything that is needed to run the action, as JSON, without any effect. Run twice, it acts once.
+
+        The id of the action follows from `key`, the key of the attempt, so each attempt has an action of its own.
+        """
 
     def has_started(self, prepared: Mapping[str, Any]) -> bool:
         """Tell whether the operation has recorded an intent, an outcome or a refusal of the action."""

@@ -1,19 +1,26 @@
 """Records a decision: its documents, its rows and the projection, in one transaction."""
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.contracts.goals.packets import SimulationMatchPacket
 from remit.core.errors import Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import uuid7
 from remit.goals.access.policy import AccessAnswer
+from remit.goals.composite.layout import WHOLE, planned_steps
 from remit.goals.decisions import DecisionRecord, FinalRefusal, GoalDecision
-from remit.goals.planner import FIRST_STEP, plan_id_of
+from remit.goals.gates import Evidence
+from remit.goals.planner import plan_id_of
 from remit.ledger.documents import store_documents
 from remit.ledger.goal_queries import Recorded, find_position
 from remit.ledger.goal_tables import AccessRow, ConfirmationRow, StepRow, append_agent_row
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch
+from remit.store.connection import Connection
 
 ANSWERABLE: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
 """Events after which a new answer is used: an answer to the question, or a refusal before the dispatch has started."""
@@ -40,21 +47,41 @@ def step_row(batch: Batch, tenant_id: str, decision: GoalDecision, event: str) -
     )
 
 
-def record_decision(batch: Batch, tenant_id: str, decision: GoalDecision, last: Recorded | None) -> StepRow:
+def record_decision(
+    batch: Batch,
+    tenant_id: str,
+    decision: GoalDecision,
+    last: Recorded | None,
+    sequence: Mapping[str, str] | None = None,
+) -> StepRow:
     """Record a decision, and return the row of the decided event.
 
+    Args:
+        batch: The transaction.
+        tenant_id: The tenant of the goal.
+        decision: The decision.
+        last: The last event of the step, as the decision knows it.
+        sequence: The events that other steps of the goal must have for this step to begin. None for a single step.
+
     Raises:
-        RefusedError: Another caller has advanced the goal since `last` was read.
+        RefusedError: Another caller has advanced the goal since it was read.
     """
     verdict, record = decision.verdict, decision.record
-    _require_unmoved(batch, tenant_id, record.correlation_id, last)
+    require_positions(batch, tenant_id, record.correlation_id, {record.step_id: last.seq if last is not None else None})
     before = last.row.event if last is not None else ""
     store_documents(batch, tenant_id, decision.documents)
     reach("goal.documents_kept")
+    if sequence is not None and before == "":
+        _begin_step(batch, tenant_id, decision, sequence)
     is_confirmed = verdict.parsed is not None and verdict.parsed.verdict == "CONFIRMED"
     if before == "" and decision.step is not None:
         append_step(batch, tenant_id, step_row(batch, tenant_id, decision, "PLANNED"))
-    if record.confirmation_parse_proof_ref is not None and verdict.parsed is not None and before in ANSWERABLE:
+    if (
+        record.confirmation_parse_proof_ref is not None
+        and verdict.parsed is not None
+        and before in ANSWERABLE
+        and decision.is_answered
+    ):
         append_agent_row(batch, tenant_id, _confirmation(tenant_id, decision))
         if is_confirmed and verdict.reason_code != "CONFIRMATION_EXPIRED":
             append_step(batch, tenant_id, step_row(batch, tenant_id, decision, "CONFIRMED"))
@@ -70,15 +97,52 @@ def record_decision(batch: Batch, tenant_id: str, decision: GoalDecision, last: 
     return ending
 
 
-def _require_unmoved(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
-    current = find_position(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
-    if current.seq != (last.seq if last is not None else None):
-        raise RefusedError(
-            Reason.TRANSITION_INVALID,
-            "another caller has advanced this goal",
-            where=f"correlation {correlation_id}",
-            next_step="Read its current state, and decide again.",
-        )
+def _begin_step(batch: Batch, tenant_id: str, decision: GoalDecision, sequence: Mapping[str, str]) -> None:
+    """Begin a step of a goal with several steps: in its place in the sequence, and in no other."""
+    plan_id = plan_id_of(tenant_id, decision.record.correlation_id)
+    if not sequence:
+        row = replace(step_row(batch, tenant_id, decision, "STARTED"), step_id=WHOLE, simulation_id=None)
+        append_step(batch, tenant_id, row)
+    for step_id, event in sequence.items():
+        if find_position(batch.store, tenant_id, plan_id, step_id).event != event:
+            raise _moved_error(decision.record.correlation_id)
+
+
+def require_in_sequence(connection: Connection, envelope: DispatchEnvelope, evidence: Evidence) -> None:
+    """Require that a goal with several steps goes on, and that all steps before this one have succeeded.
+
+    Call it in the transaction of the intent.
+    """
+    packet = evidence.packet
+    if not isinstance(packet, SimulationMatchPacket) or not packet.steps:
+        return
+    whole = evidence.catalogue.find(packet.candidates[0].simulation_id)
+    steps = planned_steps(whole) if whole is not None else ()
+    plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
+    before = itertools.takewhile(lambda each: each.step_id != envelope.step_id, steps)
+    wanted = {WHOLE: "STARTED", **{each.step_id: "SUCCEEDED" for each in before}}
+    for step_id, event in wanted.items():
+        if find_position(connection, envelope.tenant_id, plan_id, step_id).event != event:
+            raise _moved_error(envelope.correlation_id)
+
+
+def require_positions(
+    batch: Batch, tenant_id: str, correlation_id: str, positions: Mapping[str, int | None]
+) -> None:
+    """Require that these steps still have the last events that the caller has read."""
+    plan_id = plan_id_of(tenant_id, correlation_id)
+    for step_id, seq in positions.items():
+        if find_position(batch.store, tenant_id, plan_id, step_id).seq != seq:
+            raise _moved_error(correlation_id)
+
+
+def _moved_error(correlation_id: str) -> RefusedError:
+    return RefusedError(
+        Reason.TRANSITION_INVALID,
+        "another caller has advanced this goal",
+        where=f"correlation {correlation_id}",
+        next_step="Read its current state, and decide again.",
+    )
 
 
 def _confirmation(tenant_id: str, decision: GoalDecision) -> ConfirmationRow:
@@ -89,7 +153,7 @@ def _confirmation(tenant_id: str, decision: GoalDecision) -> ConfirmationRow:
         confirmation_id=record.confirmation_parse_proof_ref,
         correlation_id=record.correlation_id,
         plan_id=plan_id_of(tenant_id, record.correlation_id),
-        step_id=FIRST_STEP,
+        step_id=record.step_id,
         user_id=record.user_id,
         verdict=parsed.verdict,
         language_tag=record.language_tag,
@@ -128,7 +192,7 @@ def _access(tenant_id: str, record: DecisionRecord, answer: AccessAnswer, access
         decision_id=record.access_decision_ref,
         correlation_id=record.correlation_id,
         plan_id=plan_id_of(tenant_id, record.correlation_id),
-        step_id=FIRST_STEP,
+        step_id=record.step_id,
         user_id=record.user_id,
         access_action=access_action,
         verdict=answer.verdict,

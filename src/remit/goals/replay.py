@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 from remit.contracts.goals.packets import FINDER_PACKET
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.crypto.signing import Keyring
+from remit.goals.composite.layout import Outputs, rolled_back_id
 from remit.goals.decisions import DecisionRecord
 from remit.goals.gates import ApprovalWindow, ConfirmationReply, Evidence, GateVerdict, decide
 from remit.goals.history import History, load_decision, read_history, require_recorded
@@ -54,6 +55,9 @@ def load_evidence(documents: DocumentStore, past: PastRules, tenant_id: str, rec
         approval=approval,
         approval_window=_approval_window(record),
         final=record.final,
+        step_id=record.step_id,
+        outputs=load_outputs(documents, record.step_inputs_ref),
+        covered_by=record.confirmation_parse_proof_ref if rolled_back_id(record.step_id) is not None else None,
     )
 
 
@@ -111,7 +115,7 @@ def _replayed(
         why, because = _row_differs(recorded, record), record.why or ""
     except RemitError as problem:
         why = str(problem)
-    dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED"}
+    dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "RETRIED", "SUCCEEDED", "FAILED"}
     code = row.reason_code or ""
     return ReplayedDecision(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why, because)
 
@@ -137,9 +141,9 @@ def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
 def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord) -> str:
     if (verdict.event, verdict.reason_code) != (record.event, record.reason_code):
         return f"{verdict.event} ({verdict.reason_code}) instead of {record.event} ({record.reason_code})"
-    if verdict.entry is None:
+    if verdict.target is None:
         return ""
-    step = build_step(evidence, verdict.entry)
+    step = build_step(evidence, verdict.target)
     if idempotency_key(evidence.correlation_id, step) != record.idempotency_key:
         return "another idempotency key"
     if step.rollback_plan_ref != record.rollback_plan_ref:
@@ -147,7 +151,8 @@ def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord
     if verdict.dispatches:
         proof = record.confirmation_parse_proof_ref if step.confirmation_required else None
         bundle = record.artifact_fingerprint_bundle_ref or ""
-        if build_envelope(evidence, step, proof_ref=proof, artifacts_ref=bundle).digest() != record.envelope_ref:
+        envelope = build_envelope(evidence, verdict.target, step, proof_ref=proof, artifacts_ref=bundle)
+        if envelope.digest() != record.envelope_ref:
             return "another dispatch envelope"
     return ""
 
@@ -165,7 +170,13 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
         record.artifact_fingerprint_bundle_ref,
         record.access_decision_ref,
         record.envelope_ref,
+        record.step_inputs_ref,
     )
+
+
+def load_outputs(documents: DocumentStore, ref: str | None) -> Outputs:
+    """Load the outputs of earlier steps that a decision used. Empty if it used none."""
+    return {} if ref is None else documents.tree(ref)["outputs"]
 
 
 def load_reply(documents: DocumentStore, ref: str | None) -> ConfirmationReply | None:

@@ -16,34 +16,49 @@ from typing import Any, Final
 
 from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goals.error_codes import goal_code, reason_of
-from remit.contracts.goals.simulation import UNDOES
+from remit.contracts.goals.simulation import Simulation
 from remit.core.canonical import canonical_bytes
 from remit.core.errors import GOAL_ADVICE, EnvironmentFailureError, Reason, RefusedError, RemitError, UsageError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, is_within, parse_time, render_time, uuid7
 from remit.crypto.signing import Keyring
 from remit.execution.decision import PolicyDecision
-from remit.execution.engine import ExecutionContext, IncompleteError, Note, Notes, Operation, Preview, run_operation
+from remit.execution.engine import (
+    ExecutionContext,
+    IncompleteError,
+    Note,
+    Notes,
+    Operation,
+    Parsed,
+    Preview,
+    run_operation,
+)
 from remit.execution.journal import ExtraRecord, RequestIds
 from remit.execution.recovery import Recovered, recover
 from remit.goals.binding.binding import fill
+from remit.goals.composite.layout import PlannedStep
+from remit.goals.composite.progress import retry_problem, retry_time
 from remit.goals.decisions import final_gate_refusal
 from remit.goals.dispatch import AlreadyStartedError, Dispatch, StartedDispatch, ends_step, not_decided
 from remit.goals.gates import ANSWER_LIFE, Evidence, decide
 from remit.goals.history import History, read_history, require_recorded
 from remit.goals.planner import plan_id_of
 from remit.goals.ports import ActionRunner, BoundActionResult, truncate_payload
-from remit.goals.recording import record_final_refusal
+from remit.goals.recording import record_final_refusal, require_in_sequence
 from remit.goals.replay import replay_decision
-from remit.goals.rollback import record_rollback, require_only_rollback, require_undoable
+from remit.goals.rollback import record_rollback, require_only_rollback, require_undoable, undone_step
 from remit.goals.rules import LiveRules, PastRules
-from remit.ledger.goal_queries import find_position
+from remit.ledger.documents import StoredDocument, store_documents
+from remit.ledger.goal_queries import find_position, step_events
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch, Ledger
 from remit.store.connection import Connection
 
 NAME = "simulation"
+OUTPUTS: Final = "outputs"
+EFFECT: Final = "effect"
+"""The member of a failed outcome's payload that says whether the failure surely had no effect."""
 _PASSED: Final = PolicyDecision(("access and ACTIVE hold now", "the recorded decision comes out the same"), ())
 
 
@@ -77,9 +92,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def trace(self, request: Dispatch) -> RequestIds:
         envelope = request.envelope
-        return RequestIds(
-            envelope.tenant_id, envelope.correlation_id, self.name, envelope.idempotency_key, envelope.digest()
-        )
+        return RequestIds(envelope.tenant_id, envelope.correlation_id, self.name, request.key, envelope.digest())
 
     def verify_authority(self, request: Dispatch, now: datetime) -> Granted:
         envelope = request.envelope
@@ -89,17 +102,49 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             ref = allowed.row.dispatch_decision_hash if allowed else None
             if allowed is None or ref is None or history.event == "REFUSED":
                 raise not_decided(envelope, "no decision allows the dispatch of this step")
-            if allowed is not history.last:  # the last event was compared with its entry already
-                require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
+            require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
             record, evidence = replay_decision(connection, self.past, envelope.tenant_id, ref)
             if record.envelope_ref != envelope.digest():
                 raise not_decided(envelope, "the dispatch differs from the one that was decided")
+            if request.attempt > 1:
+                self._require_attempt(connection, request, history, evidence)
         request.evidence[:] = [(record, evidence)]
         request.allowed[:] = [allowed.row]
         consent = (
             f"confirmation {record.confirmation_parse_proof_ref}" if envelope.confirmation_proof_ref else "not needed"
         )
         return Granted(request, evidence, allowed.row, consent, parse_time(allowed.created_at))
+
+    def _require_attempt(
+        self, connection: Connection, request: Dispatch, history: History, evidence: Evidence
+    ) -> None:
+        """Require a later attempt to be the next one that the policy of the step allows, or one that was started.
+
+        Raises:
+            AlreadyStartedError: Another caller has tried the step since.
+            RefusedError: The step may not be tried again.
+        """
+        envelope, last = request.envelope, history.last
+        if last is None:
+            raise not_decided(envelope, "no attempt was made before")
+        require_recorded(connection, self.keyring, envelope.tenant_id, last)
+        if last.row.attempt == str(request.attempt):
+            return
+        attempts = history.attempts
+        if attempts != request.attempt - 1 or last.row.event != "FAILED":
+            raise AlreadyStartedError(
+                Reason.IN_PROGRESS,
+                "another caller has tried this step since",
+                where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
+                next_step=GOAL_ADVICE,
+            )
+        target = decide(evidence).target
+        step = target.step if target is not None else PlannedStep(envelope.step_id, "", envelope.simulation_id)
+        problem = retry_problem(last, step, attempts)
+        if not problem and self.clock() < retry_time(last, step, attempts):
+            problem = "it is too early for the next attempt"
+        if problem:
+            raise not_decided(envelope, f"this step is not tried again: {problem}")
 
     def decide(self, request: Dispatch) -> PolicyDecision:
         """Pass the final gate, with the rules as they are now and not as they were when the goal was decided."""
@@ -141,13 +186,16 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         if entry is None:
             raise RefusedError(Reason.SIMULATION_UNKNOWN, "the simulation is not in the catalogue")
         bound = fill(entry.simulation, envelope.required_fields)
-        if UNDOES in envelope.required_fields:
+        undone = undone_step(envelope)
+        if undone is not None:
             with self.ledger().store.reading_pooled() as connection:
-                require_undoable(connection, self.keyring, envelope)
+                require_undoable(connection, self.keyring, envelope, undone)
+        attempt = {"attempt": granted.request.attempt} if granted.request.attempt > 1 else {}
         tree = {
             "envelope": envelope.tree(),
-            "prepared": self.runner.prepare(entry.simulation, bound, envelope),
-            "seconds": entry.simulation.timeout_seconds,
+            "prepared": self.runner.prepare(entry.simulation, bound, envelope, granted.request.key),
+            "seconds": _seconds(granted.evidence, entry.simulation),
+            **attempt,
         }
         return canonical_bytes(tree).decode()
 
@@ -155,7 +203,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         tree = json.loads(text)
         envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was started")
         checkpoint = StartedDispatch(envelope, tree["prepared"], tree["seconds"])
-        return Dispatch(envelope, is_resumed=True), checkpoint
+        return Dispatch(envelope, is_resumed=True, attempt=tree.get("attempt", 1)), checkpoint
 
     def require_still_valid(self, granted: Granted, now: datetime) -> None:
         """Refuse a dispatch that was allowed too long ago. A confirmation is valid only for a text just read."""
@@ -173,10 +221,13 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         The final gate decides once more, because the preparation may have taken as long as the simulation may. While
         this transaction lasts, no person can promote or retire a simulation.
         """
-        self._final_gate(granted.request, batch.store)
-        if UNDOES in granted.envelope.required_fields:
-            require_only_rollback(batch.store, granted.envelope)
-        self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)
+        request, envelope = granted.request, granted.envelope
+        self._final_gate(request, batch.store)
+        require_in_sequence(batch.store, envelope, granted.evidence)
+        if (undone := undone_step(envelope)) is not None:
+            require_only_rollback(batch.store, envelope, undone)
+        row = self._row(batch, request, granted.row, "DISPATCHED" if request.attempt == 1 else "RETRIED", None)
+        append_step(batch, envelope.tenant_id, row)
         reach("simulation.dispatched")
 
     def effect(self, granted: Granted, checkpoint: StartedDispatch, note: Note) -> BoundActionResult:
@@ -207,8 +258,13 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def succeed(self, request: Dispatch, checkpoint: StartedDispatch, made: BoundActionResult) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
+        payload = truncate_payload(made.payload)
+        if made.outputs:
+            payload[OUTPUTS] = dict(made.outputs)
+        if not made.succeeded:
+            payload[EFFECT] = made.effect or "UNKNOWN"
         return SimulationOutcome(
-            payload=truncate_payload(made.payload),
+            payload=payload,
             reason_code=code,
             audit_refs=made.audit_refs,
             proof_refs=_proofs(checkpoint.envelope),
@@ -220,7 +276,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         code = goal_code(problem.reason)
         request.start_refusals[:] = [problem] if checkpoint is None else []
         return SimulationOutcome(
-            payload={"error": dict(problem.as_json())},
+            payload={"error": dict(problem.as_json()), EFFECT: "NONE"},  # a refusal: the action was never started
             reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and checkpoint is None else code,
             audit_refs=(),
             proof_refs=_proofs(request.envelope),
@@ -244,9 +300,9 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             before = find_position(batch.store, envelope.tenant_id, plan_id, envelope.step_id).event
             if request.start_refusals and not ends_step(request, before):
                 return
-            if before == "DISPATCHED":
+            if before in {"DISPATCHED", "RETRIED"} and not request.start_refusals:
                 event = "SUCCEEDED" if outcome.reason_code == "SIMULATION_SUCCEEDED" else "FAILED"
-            elif before == "ACCESS_ALLOWED":
+            elif before in {"ACCESS_ALLOWED", "FAILED"} and request.start_refusals:
                 event = "REFUSED"
             else:
                 return  # another caller was faster, or it was never planned: no step can advance
@@ -255,9 +311,9 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
                 action = envelope.access_action
                 record_final_refusal(batch, envelope.tenant_id, request.refused[0], allowed, action)
             elif allowed is not None:
-                self._append(batch, envelope, allowed, event, outcome.reason_code)
-            if event == "SUCCEEDED" and (undone := envelope.required_fields.get(UNDOES)) is not None:
-                record_rollback(batch, self.keyring, envelope, str(undone))
+                self._append_ending(batch, request, allowed, event, outcome)
+            if event == "SUCCEEDED" and (undone := undone_step(envelope)) is not None:
+                record_rollback(batch, self.keyring, envelope, undone, request.key)
 
         return (append,)
 
@@ -265,22 +321,41 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         """Return the event that allowed the dispatch: as this caller found it, or, during recovery, from the ledger."""
         if request.allowed:
             return request.allowed[0]
-        found = self._history(connection, request.envelope).newest("ACCESS_ALLOWED")
-        return found.row if found is not None else None
+        envelope = request.envelope
+        events = step_events(connection, envelope.tenant_id, envelope.correlation_id)
+        own = [each for each in events if each.row.step_id == envelope.step_id and each.row.event == "ACCESS_ALLOWED"]
+        if not own:
+            return None
+        require_recorded(connection, self.keyring, envelope.tenant_id, own[-1])
+        return own[-1].row
 
     def _history(self, connection: Connection, envelope: DispatchEnvelope) -> History:
-        return read_history(connection, self.keyring, envelope.tenant_id, envelope.correlation_id)
+        history = read_history(connection, self.keyring, envelope.tenant_id, envelope.correlation_id)
+        return history.of(envelope.step_id)
 
-    def _append(self, batch: Batch, envelope: DispatchEnvelope, allowed: StepRow, event: str, code: str | None) -> None:
-        row = replace(
+    def _append_ending(
+        self, batch: Batch, request: Dispatch, allowed: StepRow, event: str, outcome: SimulationOutcome
+    ) -> None:
+        row = self._row(batch, request, allowed, event, outcome.reason_code)
+        if event == "FAILED":
+            row = replace(row, effect=str(outcome.payload.get(EFFECT, "UNKNOWN")))
+        outputs = outcome.payload.get(OUTPUTS) if event == "SUCCEEDED" else None
+        if outputs:
+            document = StoredDocument(OUTPUTS, {OUTPUTS: outputs})
+            store_documents(batch, request.envelope.tenant_id, (document,))
+            row = replace(row, outputs_ref=document.ref)
+        append_step(batch, request.envelope.tenant_id, row)
+
+    def _row(self, batch: Batch, request: Dispatch, allowed: StepRow, event: str, code: str | None) -> StepRow:
+        return replace(
             allowed,
-            event_id=uuid7(batch.time_in(envelope.tenant_id)),
+            event_id=uuid7(batch.time_in(request.envelope.tenant_id)),
             event=event,
             reason_code=code,
-            simulation_entry_ref=f"{NAME}/{envelope.idempotency_key}",
+            simulation_entry_ref=f"{NAME}/{request.key}",
             dispatch_decision_hash=None if event == "REFUSED" else allowed.dispatch_decision_hash,
+            attempt=str(request.attempt) if request.attempt > 1 else None,
         )
-        append_step(batch, envelope.tenant_id, row)
 
 
 class SimulationExecutor:
@@ -290,17 +365,33 @@ class SimulationExecutor:
         self._operation = operation
         self._hosts = hosts
 
-    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
-        """Run a dispatch once. A caller who repeats it gets the stored outcome."""
+    def dispatch(self, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome:
+        """Run one attempt of a dispatch once. A caller who repeats it gets the stored outcome.
+
+        Args:
+            envelope: The dispatch that a recorded decision made.
+            attempt: The number of the attempt. A later one runs only as the policy of the step allows.
+
+        Returns:
+            The outcome.
+
+        Raises:
+            AlreadyStartedError: Another caller has tried the step since.
+            EnvironmentFailureError: The outcome is not known yet.
+        """
         try:
-            outcome = run_operation(self._operation, (envelope.canonical(),), self._site())
+            outcome = self._run(envelope, attempt)
         except AlreadyStartedError:
             # Wait for a process that works on it. Recovery completes the dispatch of a process that died.
             self.recover()
-            outcome = run_operation(self._operation, (envelope.canonical(),), self._site())
+            outcome = self._run(envelope, attempt)
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")
         return outcome
+
+    def _run(self, envelope: DispatchEnvelope, attempt: int) -> SimulationOutcome | Preview:
+        parsed = self._operation.parse((envelope.canonical(),))
+        return run_operation(self._operation, Parsed(replace(parsed, attempt=attempt)), self._site())
 
     def recover(self, **named: Any) -> list[Recovered[SimulationOutcome]]:
         return recover(self._operation, self._site(), **named)
@@ -313,6 +404,13 @@ def _digest_in(evidence: Evidence) -> str | None:
     packet: Any = evidence.packet
     entry = evidence.catalogue.find(packet.candidates[0].simulation_id)
     return entry.digest if entry is not None else None
+
+
+def _seconds(evidence: Evidence, simulation: Simulation) -> int:
+    """Return the time limit of the simulation, or the shorter one of its step."""
+    target = decide(evidence).target
+    limit = target.step.definition.timeout_seconds if target is not None and target.step.definition else None
+    return simulation.timeout_seconds if limit is None else min(limit, simulation.timeout_seconds)
 
 
 def _proofs(envelope: DispatchEnvelope) -> tuple[str, ...]:

@@ -186,7 +186,7 @@ class _Tracer:
         recorded = self.rows.pop(seq, None)
         if recorded is None:
             return "its row is missing in agent_execution_ledger"
-        return "" if asdict(recorded.row) == payload else "its row has other content"
+        return "" if row_values(recorded.row) == payload else "its row has other content"
 
     def _missing_documents(self, payload: Mapping[str, Any]) -> Iterator[str]:
         for name in _DOCUMENT_REFS:

@@ -31,11 +31,15 @@ STEP_FIELDS: Final = tuple(StepRow.__dataclass_fields__)
 _STEPS: Final = f"""SELECT entry_seq, created_at, {", ".join(STEP_FIELDS)} FROM agent_execution_ledger
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' ORDER BY entry_seq"""
 _ANSWER_COUNT: Final = """SELECT count(*) FROM agent_execution_confirmation_ledger
-  WHERE tenant_id = ? AND correlation_id = ? AND created_at >= ''"""
-_FIRST_OF_KIND: Final = """SELECT seq FROM ledger_entries
-  WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
+  WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' AND step_id = ?"""
+_OF_KIND: Final = """SELECT seq, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT ?"""
 _POSITION: Final = """SELECT event, entry_seq FROM agent_execution_current
   WHERE tenant_id = ? AND plan_id = ? AND step_id = ?"""
+
+
+MOST_OF_KIND: Final = 100
+"""Far more than the approvals that a goal with the most steps can have."""
 
 
 class Recorded(NamedTuple):
@@ -66,17 +70,19 @@ def step_events(connection: Connection, tenant_id: str, correlation_id: str) -> 
     ]
 
 
-def count_answers(connection: Connection, tenant_id: str, correlation_id: str) -> int:
-    row = connection.one(_ANSWER_COUNT, (tenant_id, correlation_id))
+def count_answers(connection: Connection, tenant_id: str, correlation_id: str, step_id: str) -> int:
+    row = connection.one(_ANSWER_COUNT, (tenant_id, correlation_id, step_id))
     return row[0] if row else 0
 
 
-def first_entry(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> int | None:
-    """Return the place of the first entry of this kind about a goal."""
+def entries_of_kind(
+    connection: Connection, tenant_id: str, correlation_id: str, kind: str
+) -> list[tuple[int, dict[str, Any]]]:
+    """Return the places and payloads of the entries of this kind about a goal, the first one first. Not verified."""
     if not (tenant_id + correlation_id).isprintable():
-        return None
-    row = connection.one(_FIRST_OF_KIND, (tenant_id, correlation_id, kind))
-    return row[0] if row else None
+        return []
+    rows = connection.rows(_OF_KIND, (tenant_id, correlation_id, kind, MOST_OF_KIND))
+    return [(seq, json.loads(payload)) for seq, payload in rows]
 
 
 def unfinished_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
@@ -236,7 +242,7 @@ CORRELATION: Final = "catalogue"
 
 _STATES: Final = """SELECT seq, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
   ORDER BY seq DESC"""
-_NEWEST_OF_KIND: Final = """SELECT seq FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
+_NEWEST_OF_KIND: Final = """SELECT seq, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
   ORDER BY seq DESC LIMIT 1"""
 
 

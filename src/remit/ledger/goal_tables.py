@@ -43,6 +43,12 @@ class StepRow:
     simulation_entry_ref: str | None = None
     rollback_plan_ref: str | None = None
     dispatch_decision_hash: str | None = None
+    attempt: str | None = None
+    """The number of a later attempt of the step, from 2 on."""
+    effect: str | None = None
+    """Of a failure: NONE if it surely changed nothing, or UNKNOWN."""
+    outputs_ref: str | None = None
+    """The document with the values that the completed step gives to later steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +94,8 @@ KIND_OF: Final = {
     "agent_execution_access_decision_ledger": "agent.access",
 }
 TABLE_OF_KIND: Final = {kind: table for table, kind in KIND_OF.items()}
+ADDED_LATER: Final = ("attempt", "effect", "outputs_ref")
+"""Columns that older rows and their entries do not have. An entry has them only with a value."""
 _INSERT: Final = {
     kind: (
         f"INSERT INTO {table} (tenant_id, entry_seq, created_at, {', '.join(kind.__dataclass_fields__)})"
@@ -99,8 +107,16 @@ _FIELDS: Final = {TABLE_OF[kind]: tuple(sorted(kind.__dataclass_fields__)) for k
 
 
 def row_values(row: AgentRow) -> dict[str, str | None]:
-    """Return the values by column. `asdict` would be slower, and rows are read and written several times for a goal."""
-    return {name: getattr(row, name) for name in row.__dataclass_fields__}
+    """Return the values of the entry by column. `asdict` would be slower, and rows are read and written often."""
+    values = {name: getattr(row, name) for name in row.__dataclass_fields__}
+    return _entry_values(values)
+
+
+def _entry_values(values: dict[str, str | None]) -> dict[str, str | None]:
+    for name in ADDED_LATER:
+        if values.get(name) is None:
+            values.pop(name, None)
+    return values
 
 
 def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
@@ -112,7 +128,8 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
         NewEntry(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))
     )
     try:
-        batch.insert(_INSERT[type(row)], (tenant_id, entry.seq, entry.created_at, *values.values()))
+        columns = (getattr(row, name) for name in row.__dataclass_fields__)
+        batch.insert(_INSERT[type(row)], (tenant_id, entry.seq, entry.created_at, *columns))
     except ConflictError:
         raise RefusedError(
             Reason.IDEMPOTENCY_CONFLICT,
@@ -184,6 +201,6 @@ def _stream(connection: Connection, table: str, tenant_id: str) -> Iterator[Row]
 def _as_payload(table: str, row: Row) -> str | None:
     """Return the payload of the entry for a row, or None for a row with text that Remit cannot have written."""
     try:
-        return canonical_bytes(dict(zip(_FIELDS[table], row[2:], strict=True))).decode()
+        return canonical_bytes(_entry_values(dict(zip(_FIELDS[table], row[2:], strict=True)))).decode()
     except RefusedError:
         return None

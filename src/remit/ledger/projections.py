@@ -15,7 +15,7 @@ from remit.ledger.writer import Batch, Ledger
 from remit.store.connection import Connection
 
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {
-    "": frozenset({"PLANNED", "CLARIFIED", "REFUSED", "ESCALATED"}),
+    "": frozenset({"PLANNED", "CLARIFIED", "REFUSED", "ESCALATED", "STARTED"}),
     "PLANNED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
     # Also itself: after an unclear answer the user is asked again.
     "CONFIRMATION_REQUESTED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "REFUSED"}),
@@ -24,7 +24,13 @@ TRANSITIONS: Final[dict[str, frozenset[str]]] = {
     "ACCESS_ALLOWED": frozenset({"DISPATCHED", "REFUSED"}),
     "DISPATCHED": frozenset({"SUCCEEDED", "FAILED"}),
     "SUCCEEDED": frozenset({"ROLLED_BACK"}),
-    "FAILED": frozenset({"ROLLED_BACK"}),
+    "FAILED": frozenset({"RETRIED", "REFUSED", "ROLLED_BACK"}),  # REFUSED: the gates refuse a later attempt
+    "RETRIED": frozenset({"SUCCEEDED", "FAILED"}),
+    # The state of a whole goal with several steps.
+    "STARTED": frozenset({"COMPLETED", "ABORTED_ROLLED_BACK", "ABORTED_PARTIAL", "REFUSED"}),
+    "COMPLETED": frozenset(),
+    "ABORTED_ROLLED_BACK": frozenset(),
+    "ABORTED_PARTIAL": frozenset(),
     "CLARIFIED": frozenset(),
     "REFUSED": frozenset(),
     "ESCALATED": frozenset(),

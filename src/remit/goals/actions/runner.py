@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
-from remit.contracts.goals.simulation import UNDOES, Simulation
+from remit.contracts.goals.simulation import Simulation
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.plan import Plan
@@ -24,6 +24,7 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.goals.actions.browser import BrowserActionRunner, find_claim, read_recorded_checkpoint, read_recorded_outcome
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
 from remit.goals.ports import BoundActionResult
+from remit.goals.rollback import undone_step
 from remit.ledger.goal_queries import step_events
 from remit.ledger.writer import Ledger
 from remit.plans.model.callbacks import PlanHooks
@@ -58,8 +59,10 @@ class GoalActionRunner:
         self._ledger = ledger
         self._hosts = hosts
 
-    def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
-        name = action_id(envelope)
+    def prepare(
+        self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope, key: str
+    ) -> dict[str, Any]:
+        name = action_id_of(envelope.tenant_id, key)
         correlation = {"correlation_id": envelope.correlation_id}
         if isinstance(bound, TaskAction):
             manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
@@ -204,10 +207,12 @@ class GoalActionRunner:
 
     def _prepared_for(self, envelope: DispatchEnvelope) -> dict[str, Any]:
         """Return the checkpoint data of the dispatch that is to be undone."""
-        original = str(envelope.required_fields.get(UNDOES, ""))
+        undone = undone_step(envelope)
+        original, step_id = undone if undone is not None else ("", "")
         with self._ledger().store.reading_pooled() as connection:
             events = step_events(connection, envelope.tenant_id, original)
-            key = next((one.row.idempotency_key for one in events if one.row.event == "DISPATCHED"), "")
+            own = [one.row for one in events if one.row.step_id == step_id and one.row.simulation_entry_ref]
+            key = (own[-1].simulation_entry_ref or "").removeprefix("simulation/") if own else ""
             found = read_claim(connection, ClaimKey(envelope.tenant_id, "simulation", key))
         if not isinstance(found, ClaimCompleted):
             raise RefusedError(
@@ -218,7 +223,11 @@ class GoalActionRunner:
             )
         checkpoint = json.loads(read_recorded_checkpoint(self._ledger(), self._hosts, found))
         recorded = checkpoint["envelope"]
-        if (recorded["tenant_id"], recorded["correlation_id"]) != (envelope.tenant_id, original):
+        if (recorded["tenant_id"], recorded["correlation_id"], recorded["step_id"]) != (
+            envelope.tenant_id,
+            original,
+            step_id,
+        ):
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "the record under this goal's key belongs to another goal",
@@ -248,13 +257,9 @@ class GoalActionRunner:
         return prepared
 
 
-def action_id(envelope: DispatchEnvelope) -> str:
-    """Derive the id of an action from the tenant and the idempotency key, which does not name the tenant.
+def action_id_of(tenant_id: str, idempotency_key: str) -> str:
+    """Derive the id of an action from the tenant and the key of its dispatch, which does not name the tenant.
 
     Tasks, plans and browser actions have one tenant for all.
     """
-    return action_id_of(envelope.tenant_id, envelope.idempotency_key)
-
-
-def action_id_of(tenant_id: str, idempotency_key: str) -> str:
     return f"goal-{digest([tenant_id, idempotency_key]).removeprefix('sha256:')[:48]}"
