@@ -154,8 +154,8 @@ TOOL_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "a binding to a tool": (
         "contracts/goals/simulation.py",
-        "| UndoBinding, Field(",
-        "| UndoBinding | ToolBinding, Field(",
+        "| UndoBinding | CompositeBinding,",
+        "| UndoBinding | CompositeBinding | ToolBinding,",
     ),
     "a binding by another word": (
         "contracts/goals/simulation.py",

@@ -5,8 +5,10 @@ authority, after the gates. It is passed in as an argument, so the core has no o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol
+
+from pydantic import JsonValue
 
 from remit.contracts.base import MAX_JSON_DEPTH, MAX_JSON_VALUES, bounded_json_validator
 from remit.contracts.goals.dispatch import DispatchEnvelope
@@ -17,17 +19,24 @@ from remit.goals.binding.binding import BoundAction
 
 MAX_PAYLOAD: Final = 256 << 10
 """Far below the limit of a ledger entry, because masking can make a text longer."""
+Effect = Literal["NONE", "UNKNOWN"]
+"""The effect of a failed action: surely none, or not known. Only after `NONE`, the action may be tried again."""
 _BOUNDED: Final = bounded_json_validator(MAX_JSON_DEPTH, MAX_JSON_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundActionResult:
-    """The result of a bound action. The payload is in the form of its own operation."""
+    """The result of a bound action. The payload is in the form of its own operation.
+
+    `effect` is set for a failure, and `outputs` for a success. `outputs` has the values for later steps of the goal.
+    """
 
     succeeded: bool
     payload: Mapping[str, Any]
     audit_refs: tuple[str, ...]
     timed_out: bool = False
+    effect: Effect | None = None
+    outputs: Mapping[str, JsonValue] = field(default_factory=dict)
 
 
 def truncate_payload(payload: Mapping[str, Any]) -> dict[str, Any]:

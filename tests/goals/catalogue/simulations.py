@@ -144,6 +144,39 @@ BUY: Final[dict[str, Any]] = {
         "max_purchase": {"value": 50, "currency": "EUR"},
     },
 }
+FILE_AND_NOTE: Final[dict[str, Any]] = {
+    "id": "file-and-note",
+    "version": "1",
+    "title": "Look an order up, file its report, and write a note",
+    "impact": "impactful",
+    "risk": "LOW",
+    "access_action": "file_and_note",
+    "fields": {
+        "report": {"type": "identifier", "question": "Which report?"},
+        "order_id": ORDER,
+        "words": {"type": "text", "question": "Any words?"},
+    },
+    "phrases": {"en": ["file {report} and note {words} for order {order_id}"]},
+    "binding": {
+        "type": "composite",
+        "steps": [
+            {"id": "look", "simulation": "look-up-order", "fields": {"order_id": "{order_id}"}},
+            {"id": "file", "simulation": "file-report", "fields": {"name": "{report}"}, "depends_on": []},
+            {
+                "id": "note",
+                "simulation": "write-note",
+                "fields": {"name": "{look.customer}", "text": "{words}"},
+                "depends_on": ["look", "file"],
+            },
+        ],
+    },
+}
+"""A composite simulation: `look` and `file` depend on nothing, and `note` on both."""
+LOOKUP_WITH_OUTPUT: Final[dict[str, Any]] = {
+    **LOOKUP,
+    "outputs": {"customer": {"type": "identifier", "source": "customer"}},
+}
+COMPOSITE: Final = (FILE_AND_NOTE, LOOKUP_WITH_OUTPUT, MOVE, UNDO, NOTE)
 ALL: Final = (REFUND, CHARGE, MOVE, UNDO, LOOKUP, NOTE, BUY)
 
 

@@ -15,11 +15,11 @@ from pydantic import JsonValue
 from remit.contracts.browser.browser import Amount
 from remit.contracts.goals.simulation import (
     BrowserBinding,
+    CompositeBinding,
     PlanBinding,
     Simulation,
     SqlBinding,
     TaskBinding,
-    UndoBinding,
 )
 from remit.core.errors import Reason, UsageError
 from remit.goals.binding.fields import render_value, require_fields
@@ -76,7 +76,11 @@ BoundAction = TaskAction | PlanAction | BrowserAction | UndoAction
 
 
 def fill(simulation: Simulation, fields: Mapping[str, JsonValue]) -> BoundAction:
-    """Build the action for these values. Refuses a field that is missing, invalid or unknown to the simulation."""
+    """Build the action for these values.
+
+    Refuses a field that is missing, invalid or unknown to the simulation, and a composite simulation: only its steps
+    have actions.
+    """
     require_fields(simulation, fields)
     binding = simulation.binding
     if isinstance(binding, TaskBinding):
@@ -89,6 +93,13 @@ def fill(simulation: Simulation, fields: Mapping[str, JsonValue]) -> BoundAction
         limit = binding.max_purchase
         most = limit.tree() if isinstance(limit, Amount) else limit
         return BrowserAction(_fill_tree(simulation, binding.action, fields), tuple(binding.domains), most)
+    if isinstance(binding, CompositeBinding):
+        raise UsageError(
+            Reason.MISUSE,
+            "a composite simulation has no action of its own",
+            where=f"simulation {simulation.id}",
+            next_step="Dispatch its steps, each with its own simulation.",
+        )
     return UndoAction()
 
 
@@ -102,7 +113,7 @@ def open_tree(simulation: Simulation) -> dict[str, Any]:
     if isinstance(binding, SqlBinding):
         saved = {} if binding.save_results_to is None else {"save_results_to": binding.save_results_to}
         return {"parameters": binding.parameters, **saved}
-    return {} if isinstance(binding, UndoBinding) else binding.action
+    return binding.action if isinstance(binding, BrowserBinding) else {}
 
 
 def walk(tree: Any, visit: Callable[[Where, str], Any], where: Where = ()) -> Any:

@@ -7,16 +7,19 @@ object never changes. Its `ref` is the digest of its document, from which the sa
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
 from remit.contracts.config.config import SystemConfig
-from remit.contracts.goals.simulation import CatalogueSnapshot, Simulation, SqlBinding, State
+from remit.contracts.goals.packets import PacketStep
+from remit.contracts.goals.simulation import CatalogueSnapshot, CompositeBinding, Simulation, SqlBinding, State
 from remit.core.canonical import canonical_bytes, digest
 from remit.core.errors import Reason, RefusedError
 from remit.core.ttl_cache import TTLCache
 from remit.goals.catalogue.check import check_definitions
 from remit.goals.catalogue.files import CatalogueFinding, Definition, read_files
+from remit.goals.composite.order import ordered_steps
 from remit.ledger.goal_queries import PromotedState
 
 MAX_DOCUMENT: Final = 3 << 20
@@ -44,7 +47,10 @@ class Catalogue:
 
     def __post_init__(self) -> None:
         ids = [entry.simulation.id for entry in self.entries]
-        if ids != sorted(set(ids)) or any(entry.digest != entry.simulation.own_digest for entry in self.entries):
+        known = {entry.simulation.id: entry.simulation for entry in self.entries}
+        if ids != sorted(set(ids)) or any(
+            entry.digest != entry_digest(entry.simulation, known) for entry in self.entries
+        ):
             raise RefusedError(
                 Reason.EVIDENCE_INVALID,
                 "this catalogue is not sorted by id, or a digest in it does not match its simulation",
@@ -62,6 +68,24 @@ class Catalogue:
 
     def find(self, simulation_id: str) -> CatalogueEntry | None:
         return self._by_id.get(simulation_id)
+
+    def steps_of(self, entry: CatalogueEntry) -> tuple[PacketStep, ...]:
+        """Return the steps of a composite simulation in the order in which they run, with their digests. Else none.
+
+        Args:
+            entry: An entry of this catalogue.
+
+        Returns:
+            The steps. A step whose simulation the catalogue does not have is left out.
+        """
+        if not isinstance(entry.simulation.binding, CompositeBinding):
+            return ()
+        found = ((step, self.find(step.simulation)) for step in ordered_steps(entry.simulation.binding))
+        return tuple(
+            PacketStep(step=step.id, simulation=step.simulation, digest=each.digest)
+            for step, each in found
+            if each is not None
+        )
 
     def document(self) -> dict[str, Any]:
         """Return the catalogue as JSON that contains everything a replay needs."""
@@ -137,17 +161,46 @@ def check_files(
     return read.definitions, (*read.findings, *check_definitions(read.definitions, read_only_connections))
 
 
+def entry_digest(simulation: Simulation, known: Mapping[str, Simulation]) -> str:
+    """Return the digest by which a person promotes a simulation.
+
+    For a composite simulation it covers the whole: its own definition, and that of each step and of its rollback. For
+    all others it is the digest of the definition.
+
+    Args:
+        simulation: The simulation.
+        known: All simulations of the catalogue, by id.
+
+    Returns:
+        The digest.
+    """
+    if not isinstance(simulation.binding, CompositeBinding):
+        return simulation.own_digest
+    steps: list[tuple[str, str | None, str | None]] = []
+    for step in simulation.binding.steps:
+        runs = known.get(step.simulation)
+        undo = known.get(runs.rollback) if runs is not None and runs.rollback is not None else None
+        steps.append((step.id, runs.own_digest if runs else None, undo.own_digest if undo else None))
+    return _composite_digest(simulation.own_digest, tuple(steps))
+
+
+@lru_cache(maxsize=1_024)
+def _composite_digest(definition: str, steps: tuple[tuple[str, str | None, str | None], ...]) -> str:
+    listed = [{"step": name, "simulation": runs, "rollback": undo} for name, runs, undo in steps]
+    return digest({"definition": definition, "steps": listed})
+
+
 def build_catalogue(
     tenant_id: str, definitions: Sequence[Simulation], states: Mapping[str, PromotedState]
 ) -> Catalogue:
     """Build the catalogue of one tenant. A simulation is a draft unless its current definition was promoted."""
     ordered = sorted(definitions, key=lambda simulation: simulation.id)
-    promoted_state = [_state_of(simulation, states.get(simulation.id)) for simulation in ordered]
-    key = tuple(zip((simulation.own_digest for simulation in ordered), promoted_state, strict=True))
+    known = {simulation.id: simulation for simulation in ordered}
     entries = tuple(
-        CatalogueEntry(simulation, simulation.own_digest, state)
-        for simulation, state in zip(ordered, promoted_state, strict=True)
+        CatalogueEntry(simulation, current, _state_of(current, states.get(simulation.id)))
+        for simulation, current in ((simulation, entry_digest(simulation, known)) for simulation in ordered)
     )
+    key = tuple((entry.digest, entry.state) for entry in entries)
     return _CATALOGUES.get((tenant_id, key), lambda: Catalogue(tenant_id, entries))
 
 
@@ -157,9 +210,8 @@ def refusal(findings: Sequence[CatalogueFinding]) -> RefusedError:
     return RefusedError(Reason.MALFORMED, f"{first.what}{others}", where=first.where, next_step=first.next_step)
 
 
-def _state_of(simulation: Simulation, promoted: PromotedState | None) -> State:
-    is_the_same = promoted is not None and promoted.digest == simulation.own_digest
-    return promoted.state if promoted is not None and is_the_same else "DRAFT"
+def _state_of(current: str, promoted: PromotedState | None) -> State:
+    return promoted.state if promoted is not None and promoted.digest == current else "DRAFT"
 
 
 def _checked(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[Simulation, ...]:
