@@ -58,7 +58,7 @@ class Measurements:
             evidence = load_evidence(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
         entry = self._rules.catalogue.find("copy-form")
         assert entry is not None
-        self._question = build_access_question(evidence, entry.simulation)
+        self._question = build_access_question(evidence, entry.simulation, getattr(evidence.packet, "fields", {}))
 
     def goal(self) -> float:
         name = f"goal-{next(self._numbers)}"

@@ -8,9 +8,11 @@ import pytest
 
 from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goals.goal import KEY_RECIPE
+from remit.contracts.goals.packets import SimulationMatchPacket
 from remit.core.canonical import digest
 from remit.core.errors import RemitError
 from remit.goals import core, gates, planner
+from remit.goals.composite.layout import FIRST_STEP, find_target
 from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
 from remit.goals.core import AgentCore
 from remit.goals.gates import Evidence, GateVerdict
@@ -39,9 +41,9 @@ class Calls:
         self.seen: list[DispatchEnvelope] = []
         real = SimulationExecutor.dispatch
 
-        def dispatch(executor: SimulationExecutor, envelope: DispatchEnvelope) -> SimulationOutcome:
+        def dispatch(executor: SimulationExecutor, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome:
             self.seen.append(envelope)
-            return real(executor, envelope)
+            return real(executor, envelope, attempt)
 
         monkeypatch.setattr(SimulationExecutor, "dispatch", dispatch)
 
@@ -213,9 +215,9 @@ def test_at_agent_05_idempotent_retry_safe(office: Office) -> None:
 def test_at_agent_05_twin_a_key_that_is_new_each_time_is_noticed(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(100))
 
-    def dispatch(executor: SimulationExecutor, envelope: DispatchEnvelope) -> SimulationOutcome:
+    def dispatch(executor: SimulationExecutor, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome:
         changed = envelope.model_copy(update={"idempotency_key": f"key-{next(numbers)}"})
-        return real(executor, changed)
+        return real(executor, changed, attempt)
 
     real = SimulationExecutor.dispatch
     monkeypatch.setattr(SimulationExecutor, "dispatch", dispatch)
@@ -498,9 +500,10 @@ def planner_step(office: Office) -> Any:
         rules = office.goals.rules(TENANT, connection)
     packet = office.ask("archive the note three").goal.sim_finder_packet
     evidence = Evidence(TENANT, "mia", "c", "en", packet, rules.catalogue, rules.policy, rules.lexicon)
-    entry = rules.catalogue.find("archive-note")
-    assert entry is not None
-    return planner.build_step(evidence, entry)
+    assert isinstance(packet, SimulationMatchPacket)
+    target = find_target(packet, rules.catalogue, FIRST_STEP, {})
+    assert target is not None
+    return planner.build_step(evidence, target)
 
 
 @pytest.mark.req("AC-15", "AC-08")

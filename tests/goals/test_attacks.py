@@ -20,6 +20,7 @@ from remit.core.ids import render_time
 from remit.execution.engine import IncompleteError
 from remit.goals import gates
 from remit.goals.actions.runner import GoalActionRunner
+from remit.goals.composite.layout import FIRST_STEP, find_target
 from remit.goals.dispatch import AlreadyStartedError
 from remit.goals.history import load_decision
 from remit.goals.planner import build_envelope, build_step, idempotency_key
@@ -400,11 +401,12 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
         evidence = load_evidence(DocumentStore(connection, TENANT), PastRules(), TENANT, record)
     assert isinstance(evidence.packet, SimulationMatchPacket)
     evidence = replace(evidence, packet=evidence.packet.model_copy(update={"fields": fields}))
-    entry = evidence.catalogue.find("archive-note")
-    assert entry is not None
-    step = build_step(evidence, entry)
+    assert isinstance(evidence.packet, SimulationMatchPacket)
+    target = find_target(evidence.packet, evidence.catalogue, FIRST_STEP, {})
+    assert target is not None
+    step = build_step(evidence, target)
     proof, artifacts = record.confirmation_parse_proof_ref, record.artifact_fingerprint_bundle_ref or ""
-    envelope = build_envelope(evidence, step, proof_ref=proof, artifacts_ref=artifacts)
+    envelope = build_envelope(evidence, target, step, proof_ref=proof, artifacts_ref=artifacts)
     packet = StoredDocument("packet", evidence.packet.tree())
     changes = {
         "finder_packet_ref": packet.ref,

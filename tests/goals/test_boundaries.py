@@ -77,7 +77,7 @@ class Counting:
     def __init__(self) -> None:
         self.seen: list[DispatchEnvelope] = []
 
-    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
+    def dispatch(self, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome:  # noqa: ARG002
         self.seen.append(envelope)
         return SimulationOutcome(payload={}, reason_code="SIMULATION_SUCCEEDED", audit_refs=(), proof_refs=())
 
@@ -176,8 +176,8 @@ def test_a_goal_that_others_always_move_on_ends_in_a_refusal(desk: Office, monke
     assert desk.count("SELECT count(*) FROM claims") == 0
 
 
-WALKING: Final = {"values.py", "tokenizer.py"}
-"""Along a text of bounded length."""
+WALKING: Final = {"values.py", "tokenizer.py", "order.py"}
+"""Along a text of bounded length, or along at most twenty steps."""
 
 
 @pytest.mark.req("AC-18")

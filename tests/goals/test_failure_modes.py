@@ -34,9 +34,9 @@ class Cell:
         self.numbers = iter(range(10_000))
         real = SimulationExecutor.dispatch
 
-        def dispatch(executor: SimulationExecutor, envelope: Any) -> Any:
+        def dispatch(executor: SimulationExecutor, envelope: Any, attempt: int = 1) -> Any:
             self.calls.append(envelope)
-            return real(executor, envelope)
+            return real(executor, envelope, attempt)
 
         monkeypatch.setattr(SimulationExecutor, "dispatch", dispatch)
 

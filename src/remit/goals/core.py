@@ -21,16 +21,17 @@ from remit.core.canonical import digest
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, is_within, parse_time, render_time
 from remit.crypto.signing import Keyring
-from remit.goals.confirmation.parser import load_lexicon
-from remit.goals.composite.driver import StepsDriver, TransactionHook, no_op_hook
+from remit.goals.composite.driver import StepsDriver
+from remit.goals.composite.layout import WHOLE
 from remit.goals.composite.step_case import StepCase
+from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import DecisionRecord, GoalDecision, build_decision, build_goal_documents
 from remit.goals.gates import ANSWER_LIFE, NO_WORDS, ConfirmationReply, Evidence, decide
 from remit.goals.history import History, load_decision, read_history
 from remit.goals.outcomes import PromptSource, build_current_outcome, build_outcome
 from remit.goals.packet_masking import mask_packet
 from remit.goals.planner import planned_digest
-from remit.goals.recording import record_decision
+from remit.goals.recording import TransactionHook, no_op_hook, record_decision
 from remit.goals.replay import load_reply
 from remit.goals.rules import LiveRules, PastRules
 from remit.goals.user_messages import user_text
@@ -46,7 +47,9 @@ from remit.store.connection import Connection
 MAX_ROUNDS: Final = 8
 """How often a cycle starts again because another caller advanced the goal. A goal has fewer events than this."""
 CONFIRMATION_REQUESTED: Final = "CONFIRMATION_REQUESTED"
-ALLOWED_OR_LATER: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+ALLOWED_OR_LATER: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "RETRIED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
+"""Events after which the dispatch has an outcome."""
 
 
 class Executor(Protocol):
@@ -130,10 +133,10 @@ class AgentCore:
                 if made.verdict.dispatches:
                     return self._dispatch(case, made.ref)
                 evidence = found.evidence
-                prompt_source = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon, made.verdict.target)  # noqa: B023 - called right here
+                prompt_source = PromptSource(lambda: evidence.catalogue, lambda: evidence.lexicon, evidence.outputs)  # noqa: B023 - called right here
                 return build_outcome(goal, row, made.record, made.ref, prompt_source)
             if history.event in ALLOWED_OR_LATER:
-                return self._dispatch(case, history.allowed_by)
+                return self._dispatch(case, history.allowed_by, max(1, history.attempts))
             return self._current_outcome(case)
         raise changing_error(goal.correlation_id)
 
@@ -154,9 +157,7 @@ class AgentCore:
                 next_step="Use a new correlation id for another goal. For the same goal, send the same request again.",
             )
 
-    def _last_decision(
-        self, connection: Connection, goal: AgentGoalRequest, history: History
-    ) -> DecisionRecord | None:
+    def _last_decision(self, connection: Connection, goal: AgentGoalRequest, history: History) -> DecisionRecord | None:
         ref = history.decision_ref
         return load_decision(connection, goal.tenant_id, ref) if ref is not None else None
 
@@ -266,16 +267,33 @@ class AgentCore:
             user_visible_text=user_text(code),
         )
 
-    def _current_outcome(
-        self, case: StepCase, simulated: SimulationOutcome | None = None
-    ) -> AgentExecutionOutcome:
+    def _current_outcome(self, case: StepCase, simulated: SimulationOutcome | None = None) -> AgentExecutionOutcome:
         goal = case.goal
         with self.ledger().store.reading_pooled() as connection:
             history = self._history(connection, goal).of(case.step_id)
             outcome = build_current_outcome(connection, self.past, goal, history, simulated)
         if simulated is None and history.event in ALLOWED_OR_LATER:  # another caller advanced it after the decision
-            return self._dispatch(case, history.allowed_by)
+            return self._dispatch(case, history.allowed_by, max(1, history.attempts))
         return outcome
+
+    def read_outcome(self, goal: AgentGoalRequest) -> AgentExecutionOutcome:
+        """Return the outcome of a stored goal as it stands, without any decision or dispatch."""
+        packet = goal.sim_finder_packet
+        if isinstance(packet, SimulationMatchPacket) and packet.steps:
+            found = StepsDriver(self, goal, packet, (), no_op_hook).read_outcome()
+            if found is not None:
+                return found
+            return self.read_step(StepCase(goal, build_goal_documents(goal), WHOLE))
+        return self.read_step(StepCase(goal, build_goal_documents(goal)))
+
+    def read_step(self, case: StepCase) -> AgentExecutionOutcome:
+        """Return the outcome of a step as it stands. The stored outcome of a dispatch that has ended is included."""
+        goal = case.goal
+        with self.ledger().store.reading_pooled() as connection:
+            history = self._history(connection, goal).of(case.step_id)
+            if history.event not in ENDED:
+                return build_current_outcome(connection, self.past, goal, history)
+        return self._dispatch(case, history.allowed_by, max(1, history.attempts))
 
 
 class _Case(NamedTuple):

@@ -31,15 +31,14 @@ class Dispatch:
     start_refusals: list[RemitError] = field(default_factory=list, compare=False)
     """Why this caller did not start it. Another caller may have started the same dispatch nevertheless."""
 
-
-class AlreadyStartedError(EnvironmentFailureError):
-    """The rules do not allow the dispatch now, but it was started before. The outcome of the earlier start is valid."""
-
-
     @property
     def key(self) -> str:
         """The key of the claim of this attempt."""
         return attempt_key(self.envelope.idempotency_key, self.attempt)
+
+
+class AlreadyStartedError(EnvironmentFailureError):
+    """The rules do not allow the dispatch now, but it was started before. The outcome of the earlier start is valid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class Evidence:
     outputs: Outputs = field(default_factory=dict)
     """The outputs of the completed steps of the goal."""
     covered_by: str | None = None
-    """For a rollback inside of a goal: the confirmation proof of the step that it rolls back. It covers the rollback."""
+    """For a rollback inside of a goal: the confirmation proof of the step that it rolls back. It covers both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,11 @@ def _check_match(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdi
         return GateVerdict("REFUSED", "PACKET_INVALID", why=stale)
     if named is None:
         return GateVerdict("REFUSED", "SIMULATION_NOT_REGISTERED")
+    return _check_step(evidence, packet, named)
+
+
+def _check_step(evidence: Evidence, packet: SimulationMatchPacket, named: CatalogueEntry) -> GateVerdict:
+    """Check the step that the evidence is about: a step of the promoted composite, or the simulation itself."""
     if problem := packet_problem(packet, named, evidence.catalogue):
         return GateVerdict("REFUSED", "PACKET_INVALID", why=problem)
     if is_composite(named.simulation) and (problem := _fields_problem(named.simulation, packet.fields)):
@@ -243,10 +248,12 @@ def _check_access(evidence: Evidence, target: StepTarget, parsed: ParsedConfirma
             event: Event = "REFUSED" if evidence.final else "APPROVAL_REQUESTED"
             return GateVerdict(event, "ACCESS_AP_REQUIRED", target, parsed, access, access.why)
         return GateVerdict("REFUSED", "ACCESS_SCOPE_VIOLATION", target, parsed, access, access.why)
-    if entry.state != "ACTIVE":
-        return GateVerdict(
-            "REFUSED", "SIMULATION_NOT_ACTIVE", entry, parsed, access, f"the simulation is {entry.state}"
-        )
+    entries = (each for each in (target.whole, target.entry) if each is not None)
+    inactive = next((each for each in entries if each.state != "ACTIVE"), None)
+    if inactive is not None:
+        which = "" if target.whole is None else f" {inactive.simulation.id}"
+        why = f"the simulation{which} is {inactive.state}"
+        return GateVerdict("REFUSED", "SIMULATION_NOT_ACTIVE", target, parsed, access, why)
     return GateVerdict("ACCESS_ALLOWED", "ACCESS_ALLOWED", target, parsed, access)
 
 
@@ -260,8 +267,10 @@ def _decide_access(evidence: Evidence, target: StepTarget) -> AccessAnswer:
         return access
     whole_fields = getattr(evidence.packet, "fields", {})
     whole = evidence.policy.decide(build_access_question(evidence, target.whole.simulation, whole_fields))
-    if access.verdict == "DENIED" or whole.verdict == "ALLOWED" or (
-        whole.verdict == "APPROVAL_REQUIRED" and (access.verdict == "APPROVAL_REQUIRED" or not target.is_first)
+    if (
+        access.verdict == "DENIED"
+        or whole.verdict == "ALLOWED"
+        or (whole.verdict == "APPROVAL_REQUIRED" and (access.verdict == "APPROVAL_REQUIRED" or not target.is_first))
     ):
         return access
     return whole

@@ -7,12 +7,14 @@ from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import ClarifyPacket, RefusePacket, SimulationMatchPacket
 from remit.core.errors import Reason, UsageError
-from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
+from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.composite.layout import Outputs, find_target
 from remit.goals.confirmation.parser import Lexicon
 from remit.goals.decisions import DecisionRecord
 from remit.goals.history import History, decision_of
+from remit.goals.replay import load_outputs
 from remit.goals.rules import PastRules
-from remit.goals.user_messages import confirmation_prompt, user_text
+from remit.goals.user_messages import confirmation_prompt, steps_note, user_text
 from remit.ledger.documents import DocumentStore
 from remit.ledger.goal_tables import StepRow
 from remit.store.connection import Connection
@@ -34,6 +36,7 @@ def build_current_outcome(
     prompt_source = PromptSource(
         lambda: past.catalogue(documents, record.catalog_snapshot_ref),
         lambda: past.lexicon(documents, record.lexicon_ref),
+        load_outputs(documents, record.step_inputs_ref),
     )
     return build_outcome(goal, last.row, record, ref, prompt_source, simulated)
 
@@ -43,6 +46,8 @@ class PromptSource(NamedTuple):
 
     catalogue: Callable[[], Catalogue]
     lexicon: Callable[[], Lexicon]
+    outputs: Outputs
+    """The outputs of the steps before."""
 
 
 def build_outcome(
@@ -83,8 +88,11 @@ def _text(goal: AgentGoalRequest, row: StepRow, prompt_source: PromptSource, cod
     if row.event == "ROLLED_BACK":
         return "It was done, and was rolled back later."
     if row.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
-        entry: CatalogueEntry | None = prompt_source.catalogue().find(packet.candidates[0].simulation_id)
-        if entry is not None:
+        catalogue = prompt_source.catalogue()
+        target = find_target(packet, catalogue, row.step_id, prompt_source.outputs)
+        if target is not None:
             again = code == "CONFIRMATION_AMBIGUOUS"
-            return confirmation_prompt(entry, packet.fields, prompt_source.lexicon(), goal.language_tag, again=again)
+            lexicon, tag = prompt_source.lexicon(), goal.language_tag
+            prompt = confirmation_prompt(target.entry, target.fields, lexicon, tag, again=again)
+            return f"{steps_note(target, tag)}{prompt}"
     return user_text(code) or user_text("CONFIRMATION_MISSING")

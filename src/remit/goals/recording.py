@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.packets import SimulationMatchPacket
@@ -24,6 +24,16 @@ from remit.store.connection import Connection
 
 ANSWERABLE: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
 """Events after which a new answer is used: an answer to the question, or a refusal before the dispatch has started."""
+
+
+class TransactionHook(Protocol):
+    """A function that runs in the transaction of a decision, before any write. If it raises, nothing is written."""
+
+    def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
+
+
+def no_op_hook(batch: Batch, *, is_first: bool) -> None:
+    """Do nothing. The hook of callers that have nothing to add to a decision."""
 
 
 def step_row(batch: Batch, tenant_id: str, decision: GoalDecision, event: str) -> StepRow:
@@ -127,13 +137,19 @@ def require_in_sequence(connection: Connection, envelope: DispatchEnvelope, evid
 
 
 def require_positions(
-    batch: Batch, tenant_id: str, correlation_id: str, positions: Mapping[str, int | None]
+    batch: Batch, tenant_id: str, correlation_id: str, positions: Mapping[str, int | None] | Mapping[str, int]
 ) -> None:
     """Require that these steps still have the last events that the caller has read."""
     plan_id = plan_id_of(tenant_id, correlation_id)
     for step_id, seq in positions.items():
         if find_position(batch.store, tenant_id, plan_id, step_id).seq != seq:
             raise _moved_error(correlation_id)
+
+
+def record_ending(batch: Batch, tenant_id: str, row: StepRow, seen: Mapping[str, int]) -> None:
+    """Record how a goal with several steps ended, if its steps still have the events that the caller has read."""
+    require_positions(batch, tenant_id, row.correlation_id, seen)
+    append_step(batch, tenant_id, row)
 
 
 def _moved_error(correlation_id: str) -> RefusedError:

@@ -18,8 +18,8 @@ from remit.core.errors import Reason, RefusedError
 from remit.core.ids import uuid7
 from remit.crypto.signing import Keyring
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.history import read_history, require_recorded
 from remit.goals.composite.layout import FIRST_STEP
+from remit.goals.history import read_history, require_recorded
 from remit.goals.planner import plan_id_of
 from remit.ledger.goal_queries import Recorded, find_position, step_events, unfinished_dispatches
 from remit.ledger.projections import append_step

@@ -18,13 +18,13 @@ from remit.crypto.signing import Keyring
 from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.core import AgentCore, TransactionHook, no_op_hook
+from remit.goals.core import AgentCore
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME
 from remit.goals.history import APPROVAL, decision_of, load_decision, read_history
-from remit.goals.outcomes import build_current_outcome
 from remit.goals.ports import ActionRunner
+from remit.goals.recording import TransactionHook, no_op_hook
 from remit.goals.replay import ReplayedDecision, replay_goal
 from remit.goals.rollback import rollback_packet
 from remit.goals.rules import PastRules
@@ -33,13 +33,11 @@ from remit.goals.simulation_executor import SimulationExecutor, SimulationOperat
 from remit.identity.person import Person
 from remit.ledger.documents import DocumentStore, StoredDocument, load_document
 from remit.ledger.entry import NewEntry
-from remit.ledger.goal_queries import IntakeItem, first_entry, read_intake, step_events
+from remit.ledger.goal_queries import IntakeItem, entries_of_kind, read_intake, step_events, waiting_decision
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection
 
-ENDED_EVENTS: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
-"""Events after which the dispatch has an outcome."""
 _LOG: Final = logging.getLogger("remit.goals")
 
 
@@ -125,7 +123,14 @@ class GoalService:
         return goal if (goal.raw_user_utterance, goal.language_tag) == (mask_text(utterance), language) else None
 
     def answer(
-        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, hook: TransactionHook = no_op_hook
+        self,
+        correlation_id: str,
+        answer: str | None,
+        *,
+        user: str,
+        tenant: str,
+        step: str | None = None,
+        hook: TransactionHook = no_op_hook,
     ) -> Reply:
         """Continue a goal that waits, after the user answered or another person approved it.
 
@@ -134,6 +139,7 @@ class GoalService:
             answer: The answer in the user's own words; None if the goal waited for another person's approval.
             user: The user of the goal.
             tenant: The tenant of the user.
+            step: The id of the step that the answer is for. Required if the goal has several steps.
             hook: Called in the transaction of each decision. For the services.
 
         Returns:
@@ -144,17 +150,13 @@ class GoalService:
             EnvironmentFailureError: The store or the disk failed.
         """
         with self._slot(tenant, correlation_id):
-            goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
+            goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer, step=step)
             return Reply(goal, self.core.resume_goal(goal, hook))
 
     def read_reply(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
         """Return the current outcome of a goal. It changes nothing."""
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
-        with self._ledger().store.reading_pooled() as connection:
-            history = read_history(connection, self._keyring, tenant, correlation_id)
-            if history.event not in ENDED_EVENTS:
-                return Reply(goal, build_current_outcome(connection, self._past, goal, history))
-        return Reply(goal, self.core.resume_goal(goal))  # returns the stored outcome of the dispatch
+        return Reply(goal, self.core.read_outcome(goal))
 
     def rollback(
         self,
@@ -194,7 +196,7 @@ class GoalService:
                 packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
             if not isinstance(packet, SimulationMatchPacket):
                 raise _unknown_goal_error(original)
-            made = rollback_packet(history.last, packet, catalogue, correlation)
+            made = rollback_packet(history.last, packet.fields, catalogue, correlation)
             request = Utterance(correlation, tenant, user, correlation, language, f"take back {original}", None)
             goal = _goal(request, made, "take back", made.idempotency_key)
             return Reply(goal, self.core.run_goal(goal, hook=hook))
@@ -229,7 +231,9 @@ class GoalService:
 
         def work(batch: Batch) -> None:
             who.require_still_valid(batch.time_in(tenant))
-            if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
+            asked = waiting_decision(batch.store, tenant, correlation_id)
+            answers = entries_of_kind(batch.store, tenant, correlation_id, APPROVAL)
+            if any(answer.get("decision") == asked for _, answer in answers):
                 # The decision may be in this transaction, which is not signed yet.
                 raise _not_waiting_error(correlation_id, "a person has decided already")
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
@@ -276,7 +280,7 @@ class GoalService:
             return read_intake(connection, tenant)
 
     def stored_goal(
-        self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
+        self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None, step: str | None = None
     ) -> AgentGoalRequest:
         """Load a goal from the ledger, to continue it. Its text is masked, its packet is exact."""
         with self._ledger().store.reading_pooled() as connection:
@@ -286,11 +290,12 @@ class GoalService:
             documents = DocumentStore(connection, tenant)
             record = decision_of(documents, ref)
             documents.fetch((record.goal_ref, record.finder_packet_ref))
-            tree, packet = documents.tree(record.goal_ref), documents.tree(record.finder_packet_ref)
+            tree = documents.tree(record.goal_ref)
+            packet = documents.tree(tree["finder_packet_ref"])  # the decision about a rollback has a packet of its own
         request = Utterance(
             correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None
         )
-        return _goal(request, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer)
+        return _goal(request, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer, step=step)
 
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
@@ -351,10 +356,19 @@ class GoalService:
 
 
 def _goal(
-    request: Utterance, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
+    request: Utterance,
+    packet: Any,
+    intent: str,
+    key: str,
+    *,
+    answer: str | None = None,
+    attempt: int = 0,
+    step: str | None = None,
 ) -> AgentGoalRequest:
     """Build the request to the core. `packet` may be a tree."""
-    confirm_state = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
+    confirm_state: dict[str, Any] = {"status": "NONE"}
+    if answer is not None:
+        confirm_state = {"status": "ANSWERED", "answer": answer, "step_id": step}
     tree = {
         "correlation_id": request.correlation_id,
         "tenant_id": request.tenant_id,

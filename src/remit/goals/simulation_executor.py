@@ -115,9 +115,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         )
         return Granted(request, evidence, allowed.row, consent, parse_time(allowed.created_at))
 
-    def _require_attempt(
-        self, connection: Connection, request: Dispatch, history: History, evidence: Evidence
-    ) -> None:
+    def _require_attempt(self, connection: Connection, request: Dispatch, history: History, evidence: Evidence) -> None:
         """Require a later attempt to be the next one that the policy of the step allows, or one that was started.
 
         Raises:

@@ -7,7 +7,7 @@ same content, and that each document has the digest that is its name. `remit led
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from remit.contracts.goals.simulation import UNDOES
@@ -19,6 +19,7 @@ from remit.goals.history_nodes import HistoryNode, as_tree, entry_node, find_cov
 from remit.ledger.documents import load_document
 from remit.ledger.entry import Entry
 from remit.ledger.goal_queries import AnswerRow, Recorded, answer_rows, entries_of, step_events
+from remit.ledger.goal_tables import row_values
 from remit.masking import mask_json
 from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.connection import Connection

@@ -7,6 +7,7 @@ from remit.contracts.goals.error_codes import USER_TEXT
 from remit.contracts.goals.simulation import UndoBinding
 from remit.core.text import printable
 from remit.goals.catalogue.catalogue import CatalogueEntry
+from remit.goals.composite.layout import StepTarget, planned_steps
 from remit.goals.confirmation.parser import Lexicon
 from remit.masking import mask_shown
 
@@ -42,6 +43,32 @@ def confirmation_prompt(
         answer = f"Answer “{words.yes}” to go on, “{words.no}” to stop."
     begin = "That was neither a clear “yes” nor a clear “no”. " if again else ""
     return f"{begin}{what}. {consequence} {answer}"
+
+
+def steps_note(target: StepTarget, language_tag: str) -> str:
+    """Return the note before the question of a step: its place in the goal. Empty for a goal with a single step."""
+    if target.whole is None:
+        return ""
+    steps = planned_steps(target.whole)
+    place = [each.step_id for each in steps].index(target.step.step_id) + 1
+    title = target.whole.simulation.title_in(language_tag)
+    note = f"Step {place} of {len(steps)} of “{title}”. "
+    if place < len(steps):
+        note += "If a later step does not succeed, Remit rolls this step back without asking again. "
+    return note
+
+
+def ending_text(ending: str, remaining: tuple[str, ...], step_text: str) -> str:
+    """Return the text about a whole goal with several steps that has ended. `step_text` is that of its last step."""
+    match ending:
+        case "COMPLETED":
+            return "All steps are done."
+        case "ABORTED_ROLLED_BACK":
+            return f"{step_text} The steps before it were rolled back."
+        case "ABORTED_PARTIAL":
+            return f"{step_text} The effects of these steps remain: {', '.join(remaining)}."
+        case _:
+            return step_text
 
 
 def user_text(code: str) -> str:

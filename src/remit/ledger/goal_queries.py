@@ -85,6 +85,13 @@ def entries_of_kind(
     return [(seq, json.loads(payload)) for seq, payload in rows]
 
 
+def waiting_decision(connection: Connection, tenant_id: str, correlation_id: str) -> str | None:
+    """Return the decision that last asked another person about a goal. None if there is none."""
+    asked = [each.row for each in step_events(connection, tenant_id, correlation_id)]
+    refs = (row.dispatch_decision_hash for row in reversed(asked) if row.event == "APPROVAL_REQUESTED")
+    return next(refs, None)
+
+
 def unfinished_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
     """Return the envelopes of dispatches without an outcome: work in progress, and work that a crash interrupted."""
     left = [one for one in unfinished(connection, "simulation") if one.key.tenant_id == tenant_id]
@@ -242,7 +249,7 @@ CORRELATION: Final = "catalogue"
 
 _STATES: Final = """SELECT seq, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
   ORDER BY seq DESC"""
-_NEWEST_OF_KIND: Final = """SELECT seq, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
+_NEWEST_OF_KIND: Final = """SELECT seq FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?
   ORDER BY seq DESC LIMIT 1"""
 
 

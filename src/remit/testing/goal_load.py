@@ -56,10 +56,10 @@ class _Timed:
     waits: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
+    def dispatch(self, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome:
         began = time.perf_counter()
         try:
-            return self.inner.dispatch(envelope)
+            return self.inner.dispatch(envelope, attempt)
         finally:
             elapsed = (time.perf_counter() - began) * 1_000
             with self.lock:

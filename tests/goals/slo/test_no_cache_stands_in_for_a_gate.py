@@ -93,7 +93,7 @@ class Losing:
         self._kind = kind
         self._how = how
 
-    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
+    def dispatch(self, envelope: DispatchEnvelope, attempt: int = 1) -> SimulationOutcome:  # noqa: ARG002
         changed = "DELETE FROM agent_documents" if self._how == "gone" else "UPDATE agent_documents SET body = '{}'"
         with contextlib.closing(sqlite3.connect(self._database, isolation_level=None)) as raw:
             kept = raw.execute("SELECT * FROM agent_documents WHERE kind = ?", (self._kind,)).fetchall()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from remit.cli.common.identity import TOKEN_VARIABLE, as_admin, authenticate_agent
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import uuid7
-from remit.goals.core import TransactionHook, no_op_hook
+from remit.goals.recording import TransactionHook, no_op_hook
 from remit.goals.service import Reply
 from remit.identity.callers import AgentCaller
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal

@@ -35,11 +35,16 @@ KEY_RECIPE: Final[tuple[KeyPart, ...]] = (
 )
 
 
-class ConfirmState(Contract):
+class ConfirmState(ExtendedContract):
     """The state of the confirmation. `answer` is the text of the user; another step decides what it means."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"step_id"})
 
     status: Literal["NONE", "AWAITING", "ANSWERED"]
     answer: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    step_id: Identifier | None = Field(
+        default=None, description="The step that the answer is for. A goal with several steps requires it."
+    )
 
     @model_validator(mode="after")
     def _check_answer(self) -> Self:

@@ -113,6 +113,6 @@ def find_target(
             entry = catalogue.find(packet.steps[number].simulation if number < len(packet.steps) else "")
             if entry is None:
                 return None
-            fields = resolve_fields(step.definition, packet.fields, outputs)
+            fields = resolve_fields(step.definition, packet.fields, outputs, entry.simulation.fields)
             return StepTarget(step, entry, fields, whole, is_first=number == 0)
     return None

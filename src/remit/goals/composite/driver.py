@@ -1,0 +1,348 @@
+"""The driver of a goal with several steps: it runs one step after the other, as the ledger says.
+
+Before each move it reads the rows of the goal again, so any process can continue where another one stopped. It never
+holds a thread while a person must decide: then it returns, and the next caller continues.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
+from remit.contracts.goals.packets import FINDER_PACKET, SimulationMatchPacket
+from remit.contracts.goals.simulation import CompositeBinding
+from remit.core.concurrency import released
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.core.faultpoints import reach
+from remit.core.ids import Clock, uuid7
+from remit.crypto.signing import Keyring
+from remit.goals.catalogue.catalogue import CatalogueEntry
+from remit.goals.composite.layout import WHOLE, Outputs, PlannedStep, planned_steps, rollback_id_of
+from remit.goals.composite.progress import (
+    End,
+    Move,
+    RetryStep,
+    RollBackStep,
+    RunStep,
+    StepProgress,
+    next_move,
+    read_progress,
+)
+from remit.goals.composite.step_case import StepCase, rollback_documents
+from remit.goals.decisions import build_goal_documents
+from remit.goals.dispatch import AlreadyStartedError
+from remit.goals.history import History, load_decision, read_history, require_recorded
+from remit.goals.recording import TransactionHook, record_ending
+from remit.goals.rollback import require_same_rollback, rollback_packet
+from remit.goals.rules import LiveRules, PastRules
+from remit.goals.user_messages import ending_text
+from remit.ledger.documents import DocumentStore, StoredDocument
+from remit.ledger.goal_queries import Recorded
+from remit.ledger.writer import Batch, Ledger
+from remit.store.connection import Connection
+
+MAX_MOVES: Final = 500
+"""Far more than the steps, attempts and rollbacks of the longest goal."""
+WAITING: Final = frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"})
+OPEN: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
+"""Events of a step for which an answer of its user is used."""
+_LOG: Final = logging.getLogger("remit.goals")
+
+
+class StepRunner(Protocol):
+    """The part of the core that runs one cycle of one step."""
+
+    @property
+    def ledger(self) -> Callable[[], Ledger]: ...
+
+    @property
+    def keyring(self) -> Callable[[], Keyring]: ...
+
+    @property
+    def live(self) -> LiveRules: ...
+
+    @property
+    def past(self) -> PastRules: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def run_cycle(
+        self, case: StepCase, finder_proof: tuple[StoredDocument, ...], hook: TransactionHook
+    ) -> AgentExecutionOutcome: ...
+
+    def retry(self, case: StepCase, attempt: int) -> AgentExecutionOutcome: ...
+
+    def read_step(self, case: StepCase) -> AgentExecutionOutcome: ...
+
+
+@dataclass(frozen=True)
+class Situation:
+    """The state of a goal at one moment, verified: its composite, the rows of the ledger, and the next move."""
+
+    whole: CatalogueEntry
+    steps: tuple[PlannedStep, ...]
+    history: History
+    progress: tuple[StepProgress, ...]
+    outputs: Outputs
+    move: Move
+
+    @property
+    def decisive(self) -> PlannedStep:
+        """The step that says how the goal stands: the one that did not succeed, or the last one that has begun."""
+        stopped = next((each.step for each in self.progress if each.event in {"FAILED", "REFUSED"}), None)
+        begun = [each.step for each in self.progress if each.event]
+        return stopped or (begun[-1] if begun else self.steps[0])
+
+    def last(self, step_id: str) -> Recorded | None:
+        return self.history.of(step_id).last
+
+
+class StepsDriver:
+    def __init__(
+        self,
+        core: StepRunner,
+        goal: AgentGoalRequest,
+        packet: SimulationMatchPacket,
+        finder_proof: tuple[StoredDocument, ...],
+        hook: TransactionHook,
+    ) -> None:
+        self._core = core
+        self._goal = goal
+        self._packet = packet
+        self._proof = finder_proof
+        self._hook = hook
+        self._documents = build_goal_documents(goal)
+        self._verified: set[int] = set()
+
+    def run(self) -> AgentExecutionOutcome:
+        """Run the steps until the goal ends or waits for a person."""
+        situation = self.read()
+        if situation is None:  # the gates refuse such a packet, and record why
+            return self._core.run_cycle(StepCase(self._goal, self._documents, WHOLE), self._proof, self._hook)
+        answered = self._require_answer_for_open_step(situation)
+        for _ in range(MAX_MOVES):
+            before = situation.history.last
+            outcome = self._move(situation, answered)
+            answered = None
+            situation = self._read_again()
+            if isinstance(situation.move, End) and situation.move.is_recorded:
+                return self._outcome(situation)
+            if outcome is not None and (self._waits(situation) or situation.history.last == before):
+                return self._with_next_step(situation, outcome)
+        raise EnvironmentFailureError(
+            Reason.IN_PROGRESS,
+            "other callers keep changing this goal",
+            where=f"correlation {self._goal.correlation_id}",
+            next_step="Ask again in a moment.",
+        )
+
+    def read_outcome(self) -> AgentExecutionOutcome | None:
+        """Return the outcome of the goal as it stands. It runs no step. None if no step has begun."""
+        situation = self.read()
+        if situation is None or situation.history.last is None:
+            return None
+        return self._outcome(situation)
+
+    def read(self) -> Situation | None:
+        """Read the goal from the ledger. None if its packet does not name a composite of its catalogue."""
+        goal = self._goal
+        with self._core.ledger().store.reading_pooled() as connection:
+            whole = self._find_composite(connection)
+            if whole is None:
+                return None
+            history = read_history(connection, self._core.keyring, goal.tenant_id, goal.correlation_id)
+            steps = planned_steps(whole)
+            progress = read_progress(steps, history.steps)
+            self._verify(connection, history)
+            outputs = self._read_outputs(connection, history, steps)
+        binding = whole.simulation.binding
+        keep = isinstance(binding, CompositeBinding) and binding.keep
+        return Situation(whole, steps, history, progress, outputs, next_move(steps, history.steps, keep=keep))
+
+    def _read_again(self) -> Situation:
+        situation = self.read()
+        if situation is None:
+            raise RefusedError(
+                Reason.EVIDENCE_INVALID,
+                "the catalogue of this goal does not have its composite simulation any more",
+                where=f"correlation {self._goal.correlation_id}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
+            )
+        return situation
+
+    def _find_composite(self, connection: Connection) -> CatalogueEntry | None:
+        """Find the composite in the catalogue of the packet: the stored one, or the present one before any decision."""
+        ref, name = self._packet.catalog_snapshot_ref, self._packet.candidates[0].simulation_id
+        try:
+            catalogue = self._core.past.catalogue(DocumentStore(connection, self._goal.tenant_id), ref)
+        except RefusedError:  # no decision has stored this catalogue yet
+            catalogue = self._core.live(self._goal.tenant_id, connection).catalogue
+        entry = catalogue.find(name)
+        is_usable = (
+            entry is not None and catalogue.ref == ref and isinstance(entry.simulation.binding, CompositeBinding)
+        )
+        return entry if is_usable else None
+
+    def _verify(self, connection: Connection, history: History) -> None:
+        """Compare the rows that decide about the next move with their signed entries. Each row is compared once."""
+        newest = {each.row.step_id: each for each in history.steps}
+        failures = (each for each in history.steps if each.row.event in {"FAILED", "DISPATCHED", "RETRIED"})
+        for each in (*newest.values(), *failures):
+            if each.seq not in self._verified:
+                require_recorded(connection, self._core.keyring, self._goal.tenant_id, each)
+                self._verified.add(each.seq)
+
+    def _read_outputs(self, connection: Connection, history: History, steps: tuple[PlannedStep, ...]) -> Outputs:
+        documents = DocumentStore(connection, self._goal.tenant_id)
+        found = {}
+        for step in steps:
+            done = history.of(step.step_id).newest("SUCCEEDED")
+            if done is not None:
+                ref = done.row.outputs_ref
+                found[step.name] = documents.tree(ref)["outputs"] if ref is not None else {}
+        return found
+
+    def _require_answer_for_open_step(self, situation: Situation) -> str | None:
+        """Return the step that the answer is for. An answer to one step never counts for another."""
+        state = self._goal.confirm_state
+        if state.answer is None:
+            return None
+        is_open = [each.step.step_id for each in situation.progress if each.event in OPEN]
+        if state.step_id is None or state.step_id not in is_open:
+            what = "does not say for which step it is" if state.step_id is None else "is for a step that does not wait"
+            raise RefusedError(
+                Reason.CONFIRMATION_MISSING,
+                f"the answer {what}; it was not used",
+                where=f"correlation {self._goal.correlation_id}",
+                next_step="Read the question of the step that waits now, and answer it with the id of that step.",
+            )
+        return state.step_id
+
+    def _move(self, situation: Situation, answered: str | None) -> AgentExecutionOutcome | None:
+        """Make the next move. Returns the outcome of a step; None if another caller was faster, or the goal ended."""
+        match situation.move:
+            case RunStep(step):
+                case = self._case(situation, step, is_answered=answered is not None and answered == step.step_id)
+                return self._core.run_cycle(case, self._proof if case.sequence == {} else (), self._hook)
+            case RetryStep(step, attempt, at):
+                self._wait_until(at, step, attempt)
+                try:
+                    return self._core.retry(self._case(situation, step), attempt)
+                except AlreadyStartedError:
+                    return None
+            case RollBackStep(step):
+                return self._roll_back(situation, step)
+            case End() as end:
+                self._record_end(situation, end)
+                return None
+
+    def _case(self, situation: Situation, step: PlannedStep, *, is_answered: bool = False) -> StepCase:
+        ids = [each.step_id for each in situation.steps]
+        place = ids.index(step.step_id)
+        is_new = place == 0
+        return StepCase(
+            self._goal,
+            self._documents,
+            step.step_id,
+            outputs={} if is_new else situation.outputs,
+            planned=None if is_new else situation.whole.digest,
+            sequence={} if is_new else {WHOLE: "STARTED", **dict.fromkeys(ids[:place], "SUCCEEDED")},
+            is_answered=is_answered,
+        )
+
+    def _wait_until(self, at: datetime, step: PlannedStep, attempt: int) -> None:
+        """Wait for the time of the next attempt, and never longer than its policy says, even if the clock is set."""
+        longest = timedelta(milliseconds=step.retry.backoff_ms[attempt - 2])
+        seconds = min(at - self._core.clock(), longest).total_seconds()
+        if seconds > 0:
+            with released():
+                time.sleep(seconds)
+
+    def _roll_back(self, situation: Situation, step: PlannedStep) -> AgentExecutionOutcome:
+        """Run a cycle of the rollback of a completed step, with the confirmation proof of that step."""
+        done = situation.last(step.step_id)
+        if done is None:
+            raise TypeError("a step without an event has nothing to roll back")
+        goal, own_id = self._goal, rollback_id_of(step.step_id)
+        with self._core.ledger().store.reading_pooled() as connection:
+            ref = situation.history.of(own_id).decision_ref
+            if ref is not None:
+                record = load_decision(connection, goal.tenant_id, ref)
+                tree = DocumentStore(connection, goal.tenant_id).tree(record.finder_packet_ref)
+                packet = FINDER_PACKET.from_tree(tree, source="a stored packet")
+            else:
+                catalogue = self._core.live(goal.tenant_id, connection).catalogue
+                require_same_rollback(done, catalogue)
+                packet = rollback_packet(done, self._fields_of(connection, done), catalogue, goal.correlation_id)
+        if not isinstance(packet, SimulationMatchPacket):
+            raise TypeError("a rollback has a match packet")
+        later = [each for each in situation.progress if each.event == "ROLLED_BACK"]
+        case = StepCase(
+            goal,
+            rollback_documents(self._documents, packet),
+            own_id,
+            own_packet=packet,
+            covered_by=done.row.confirmation_parse_proof_ref,
+            sequence={
+                WHOLE: "STARTED",
+                step.step_id: "SUCCEEDED",
+                **{each.step.step_id: "ROLLED_BACK" for each in later},
+            },
+        )
+        return self._core.run_cycle(case, (), self._hook)
+
+    def _fields_of(self, connection: Connection, done: Recorded) -> dict[str, Any]:
+        """Return the values with which a step ran, from its decision."""
+        record = load_decision(connection, self._goal.tenant_id, done.row.dispatch_decision_hash or "")
+        documents = DocumentStore(connection, self._goal.tenant_id)
+        return dict(documents.tree(record.envelope_ref or "")["required_fields"])
+
+    def _record_end(self, situation: Situation, end: End) -> None:
+        goal = self._goal
+        started = situation.last(WHOLE)
+        if started is None:
+            raise TypeError("a goal that ends has begun")
+        cause = situation.last(situation.decisive.step_id)
+        code = cause.row.reason_code if cause is not None and end.ending != "COMPLETED" else None
+        seen = {each.row.step_id: each.seq for each in situation.history.steps}
+
+        def work(batch: Batch) -> None:
+            row = replace(
+                started.row, event_id=uuid7(batch.time_in(goal.tenant_id)), event=end.ending, reason_code=code
+            )
+            record_ending(batch, goal.tenant_id, row, seen)
+
+        try:
+            self._core.ledger().transact(work)
+        except RefusedError as problem:
+            if problem.reason is not Reason.TRANSITION_INVALID:  # another caller was faster
+                raise
+            return
+        reach("goal.ended")
+        if end.remaining:
+            _LOG.error(
+                "a goal ended, and effects of some of its steps remain",
+                extra={"correlation_id": goal.correlation_id, "steps": list(end.remaining)},
+            )
+
+    def _waits(self, situation: Situation) -> bool:
+        last = situation.history.last
+        return last is not None and last.row.event in WAITING
+
+    def _outcome(self, situation: Situation) -> AgentExecutionOutcome:
+        """Return the outcome of the step that says how the goal stands, with the text of the whole goal."""
+        outcome = self._core.read_step(self._case(situation, situation.decisive))
+        if not isinstance(situation.move, End):
+            return self._with_next_step(situation, outcome)
+        text = ending_text(situation.move.ending, situation.move.remaining, outcome.user_visible_text)
+        return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": text}, source="outcome")
+
+    def _with_next_step(self, situation: Situation, outcome: AgentExecutionOutcome) -> AgentExecutionOutcome:
+        ids = [each.step_id for each in situation.steps]
+        place = ids.index(outcome.step_id) + 1 if outcome.step_id in ids else len(ids)
+        following = ids[place] if place < len(ids) else None
+        return AgentExecutionOutcome.from_tree({**outcome.tree(), "next_step": following}, source="outcome")

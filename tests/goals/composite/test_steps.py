@@ -1,0 +1,58 @@
+"""Goals with several steps: strict order, one confirmation for each step, and a rollback of what was done."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from remit.goals.service import Reply
+from tests.goals.composite.composites import COMPOSITE_POLICY, COMPOSITE_SIMULATIONS
+from tests.goals.goal_office import Office
+from tests.support.task_workspace import MovableClock
+
+
+@pytest.fixture
+def tidy(tmp_path: Path, clock: MovableClock) -> Iterator[Office]:
+    made = Office(tmp_path, clock=clock, simulations=COMPOSITE_SIMULATIONS, policy=COMPOSITE_POLICY)
+    yield made
+    made.close()
+
+
+def yes(office: Office, reply: Reply, word: str = "yes") -> Reply:
+    return office.answer(reply, word, step=reply.outcome.step_id)
+
+
+def test_the_steps_run_in_order_and_each_asks_for_itself(tidy: Office) -> None:
+    first = tidy.ask("tidy one and two")
+    assert first.outcome.reason_code == "CONFIRMATION_REQUIRED", first.outcome
+    assert "Step 2 of 3" in first.outcome.user_visible_text
+    second = yes(tidy, first)
+    assert second.outcome.reason_code == "CONFIRMATION_REQUIRED", second.outcome
+    assert tidy.archived() == ["one"]
+    ended = yes(tidy, second)
+    assert ended.outcome.reason_code == "SIMULATION_SUCCEEDED", ended.outcome
+    assert ended.outcome.user_visible_text == "All steps are done."
+    assert (tidy.base / "two.txt").exists()
+
+    assert all(each.agrees for each in tidy.goals.replay(first.goal.correlation_id, tenant="acme"))
+
+
+def test_a_no_at_a_later_step_rolls_back_the_steps_before(tidy: Office) -> None:
+    second = yes(tidy, yes_step := tidy.ask("tidy one and two"))
+    assert tidy.archived() == ["one"]
+    ended = yes(tidy, second, "no")
+
+    assert ended.outcome.user_visible_text.endswith("The steps before it were rolled back.")
+    assert tidy.archived() == []
+    assert tidy.notes() == ["one", "three", "two"]
+    assert tidy.events(yes_step.goal.correlation_id)[-1] == "ABORTED_ROLLED_BACK"
+    replayed = tidy.goals.replay(yes_step.goal.correlation_id, tenant="acme")
+    assert [each.why for each in replayed if not each.agrees] == []
+
+
+def test_an_answer_to_one_step_never_counts_for_another(tidy: Office) -> None:
+    first = tidy.ask("tidy one and two")
+    yes(tidy, first)
+    again = yes(tidy, first)
+    assert again.outcome.reason_code == "CONFIRMATION_MISSING"
+    assert not (tidy.base / "two.txt").exists()
