@@ -72,15 +72,6 @@ PACKETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
         "CANDIDATES_UNRESOLVED",
         {"candidates": [of("archive-note", 0.5), of("copy-form", 0.5)]},
     ),
-    "a second that is better": (
-        "CANDIDATES_UNRESOLVED",
-        {"candidates": [of("archive-note", 0.4), of("copy-form", 0.5)]},
-    ),
-    "two without a score": ("CANDIDATES_UNRESOLVED", {"candidates": [of("archive-note"), of("copy-form")]}),
-    "a second without a score": (
-        "CANDIDATES_UNRESOLVED",
-        {"candidates": [of("archive-note", 0.9), of("copy-form")]},
-    ),
     "nobody's simulation": ("SIMULATION_NOT_REGISTERED", {"candidates": [of("transfer-money", 1.0)]}),
     "another goal's packet": ("PACKET_INVALID", {"correlation_id": "another"}),
     "another catalogue's packet": ("PACKET_INVALID", {"catalog_snapshot_ref": "sha256:" + 64 * "0"}),

@@ -51,6 +51,8 @@ class DecisionRecord(Contract):
     approval_decided_at: str | None = None
     why: str | None = None
     """The reason in words, masked, for people. A replay does not compare it. Older decisions have none."""
+    gates_version: int = 1
+    """The version of the rules of the gates. Older decisions have none, and were made by the first version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +213,7 @@ def build_decision(
         approval_answered_at=window.answered_at if window else None,
         approval_decided_at=window.decided_at if window else None,
         why=_why(verdict),
+        gates_version=evidence.gates_version,
     )
     stored = StoredDocument("decision", record.tree())
     return GoalDecision(verdict, record, stored.ref, (*documents, stored), step, envelope)

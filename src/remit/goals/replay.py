@@ -54,6 +54,7 @@ def load_evidence(documents: DocumentStore, past: PastRules, tenant_id: str, rec
         approval=approval,
         approval_window=_approval_window(record),
         final=record.final,
+        gates_version=record.gates_version,
     )
 
 
