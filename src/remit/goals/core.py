@@ -244,6 +244,7 @@ class AgentCore:
             next_step=None,
             reason_code=code,
             user_visible_text=user_text(code),
+            attempt_counter=goal.attempt_counter,
         )
 
     def _current_outcome(

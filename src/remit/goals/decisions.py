@@ -3,13 +3,15 @@
 The references lead to everything that `decide` needs. So anyone who can read the ledger can make the decision again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from remit.contracts.base import Contract
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.error_codes import AgentCode
 from remit.contracts.goals.goal import AgentGoalRequest, AgentStep
+from remit.contracts.goals.packets import ClarifyPacket
 from remit.goals.access.policy import AccessAnswer, AccessPolicy
 from remit.goals.binding.fields import fingerprint
 from remit.goals.catalogue.catalogue import Catalogue
@@ -75,10 +77,13 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
     """Return the document that identifies a goal: the same for each repetition and after each answer.
 
     It is masked, and masking it again changes nothing. A caller who continues a goal has only this form of its text.
+    The counter of questions is left out if it is zero or follows from the packet, as in the documents of older goals.
     """
+    follows = isinstance(goal.sim_finder_packet, ClarifyPacket) or goal.attempt_counter == 0
     return StoredDocument(
         "goal",
         {
+            **({} if follows else {"attempt_counter": goal.attempt_counter}),
             "correlation_id": goal.correlation_id,
             "tenant_id": goal.tenant_id,
             "user_id": goal.user_id,
@@ -90,6 +95,12 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
             "idempotency_key": goal.idempotency_key,
         },
     )
+
+
+def stored_attempts(goal: Mapping[str, Any], packet: Mapping[str, Any]) -> int:
+    """Return the counter of questions of a stored goal, from its document and that of its packet."""
+    asked = int(packet["attempt"]) - 1 if packet.get("packet_type") == "clarify" else 0
+    return int(goal.get("attempt_counter", asked))
 
 
 class GoalDocuments(NamedTuple):
