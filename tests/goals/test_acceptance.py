@@ -393,6 +393,12 @@ def check_09(office: Office) -> None:
     with office.workspace.store.reading() as connection:
         rows = connection.rows("SELECT simulation_id FROM agent_execution_ledger WHERE correlation_id = 'by-hand'")
         assert {row[0] for row in rows} == {"ping"}
+    for number, scores in enumerate(((None, None, None), (None, 0.9, 0.8), (0.9, None, None), (0.4, 0.9, 0.8))):
+        given = zip(("ping", "archive-note", "copy-form"), scores, strict=True)
+        found = [{"simulation_id": name, "score": score} for name, score in given]
+        unranked = {**ranked, "correlation_id": f"unranked-{number}", "candidates": found}
+        goal = goal_bytes(asked.goal, correlation_id=f"unranked-{number}", sim_finder_packet=unranked)
+        assert office.goals.run(goal).reason_code == "SIMULATION_SUCCEEDED"
     made_up = {**ranked, "correlation_id": "made-up", "candidates": [{"simulation_id": "format-disk", "score": 1.0}]}
     outcome = office.goals.run(goal_bytes(asked.goal, correlation_id="made-up", sim_finder_packet=made_up))
     assert outcome.reason_code == "SIMULATION_NOT_REGISTERED"

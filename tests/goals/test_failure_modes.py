@@ -14,6 +14,7 @@ from remit.goals.actions import runner as goal_hands
 from remit.goals.actions.runner import GoalActionRunner
 from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationExecutor
+from remit.goals.trace import trace_goal
 from remit.plans.service import Plans
 from tests.goals.goal_office import ARCHIVE, PING, SIMULATIONS, TENANT, Office, goal_bytes
 from tests.support.task_workspace import MovableClock
@@ -71,15 +72,6 @@ PACKETS: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "two that are equal": (
         "CANDIDATES_UNRESOLVED",
         {"candidates": [of("archive-note", 0.5), of("copy-form", 0.5)]},
-    ),
-    "a second that is better": (
-        "CANDIDATES_UNRESOLVED",
-        {"candidates": [of("archive-note", 0.4), of("copy-form", 0.5)]},
-    ),
-    "two without a score": ("CANDIDATES_UNRESOLVED", {"candidates": [of("archive-note"), of("copy-form")]}),
-    "a second without a score": (
-        "CANDIDATES_UNRESOLVED",
-        {"candidates": [of("archive-note", 0.9), of("copy-form")]},
     ),
     "nobody's simulation": ("SIMULATION_NOT_REGISTERED", {"candidates": [of("transfer-money", 1.0)]}),
     "another goal's packet": ("PACKET_INVALID", {"correlation_id": "another"}),
@@ -407,6 +399,11 @@ def hostile(tree: dict[str, Any]) -> dict[str, bytes]:
     def with_packet(**changes: Any) -> bytes:
         return with_(sim_finder_packet={**packet, **changes})
 
+    def question(attempt: int) -> dict[str, Any]:
+        shared = {name: value for name, value in packet.items() if name not in {"candidates", "fields"}}
+        return {**shared, "packet_type": "clarify", "question": "Which?", "field": "note", "attempt": attempt}
+
+    needed = set(tree) - {"language_tag"}
     deep: Any = "one"
     for _ in range(40):
         deep = [deep]
@@ -443,8 +440,48 @@ def hostile(tree: dict[str, Any]) -> dict[str, bytes]:
         "an answer to nothing": with_(confirm_state={"status": "NONE", "answer": "yes"}),
         "an answer that is none": with_(confirm_state={"status": "ANSWERED"}),
         "a language that is none": with_(language_tag="../en"),
-        **{f"without {name}": json.dumps({k: v for k, v in tree.items() if k != name}).encode() for name in tree},
+        **{
+            f"question {attempt} after {counter}": with_(sim_finder_packet=question(attempt), attempt_counter=counter)
+            for attempt, counter in ((1, 1), (2, 0), (3, 1), (1, 1_000))
+        },
+        **{f"without {name}": json.dumps({k: v for k, v in tree.items() if k != name}).encode() for name in needed},
     }
+
+
+@pytest.mark.req("AC-01")
+def test_a_goal_without_a_language_is_in_english(cell: Cell) -> None:
+    """The specification's list of fields has no language."""
+    tree = {name: value for name, value in cell.tree.items() if name != "language_tag"}
+    packet = {**tree["sim_finder_packet"], "correlation_id": "no-language"}
+    raw = json.dumps({**tree, "correlation_id": "no-language", "sim_finder_packet": packet}).encode()
+    assert cell.office.goals.run(raw).reason_code == "CONFIRMATION_REQUIRED"
+    stored = cell.office.goals.stored_goal("no-language", user="mia", tenant=TENANT)
+    assert stored.language_tag == "en"
+    outcome = cell.office.goals.answer("no-language", "yes", user="mia", tenant=TENANT).outcome
+    assert outcome.reason_code == "SIMULATION_SUCCEEDED"
+
+
+@pytest.mark.req("AC-03", "AC-01")
+def test_the_counter_is_the_number_of_questions_in_the_thread_and_is_kept(cell: Cell) -> None:
+    office = cell.office
+    first = office.ask("archive the note")
+    second = office.ask("which ones are there?", reply_to=first.goal.correlation_id)
+    third = office.ask("two", reply_to=second.goal.correlation_id)
+    counted = [(each.goal.attempt_counter, each.outcome.attempt_counter) for each in (first, second, third)]
+    assert counted == [(0, 1), (1, 2), (2, 2)]
+    for each in (first, second, third):
+        name = each.goal.correlation_id
+        assert office.goals.stored_goal(name, user="mia", tenant=TENANT).attempt_counter == each.goal.attempt_counter
+        assert office.goals.read_reply(name, user="mia", tenant=TENANT).outcome.attempt_counter == (
+            each.outcome.attempt_counter
+        )
+        with office.workspace.store.reading() as connection:
+            found = trace_goal(connection, lambda: office.workspace.keyring, TENANT, name)
+        assert found is not None
+        assert found.facts["attempt_counter"] == each.goal.attempt_counter
+    another = office.goals.run(goal_bytes(third.goal, attempt_counter=1))
+    assert another.reason_code == "IDEMPOTENCY_VIOLATION"  # this id belongs to a goal with two questions before it
+    assert office.answer(third).outcome.reason_code == "SIMULATION_SUCCEEDED"
 
 
 @pytest.mark.req("AC-12", "AC-01")

@@ -2,15 +2,18 @@
 
 import contextlib
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from remit.core.canonical import digest
+from remit.goals import core
+from remit.goals.gates import Evidence
 from remit.goals.replay import REPLAY_CODE
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.store.connection import GuardedTableError
-from tests.goals.goal_office import POLICY, TENANT, Office
+from tests.goals.goal_office import POLICY, TENANT, Office, goal_bytes
 
 EVERYBODY = POLICY + '\n@id("open-door")\npermit (principal, action, resource);\n'
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
@@ -56,6 +59,25 @@ def test_after_a_policy_change_the_old_decision_replays_under_the_old_snapshot(o
         assert replayed[-1] == (last, True)
     again = office.answer(allowed, None)
     assert again.outcome.simulation_outcome == allowed.outcome.simulation_outcome
+
+
+@pytest.mark.req("AC-13", "AC-02")
+def test_a_decision_of_the_first_version_of_the_gates_replays_by_its_own_rules(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refused a packet without scores. A decision of that time has no version in its document."""
+    asked = desk.ask("are you there")
+    packet = asked.goal.sim_finder_packet.tree()
+    packet |= {"correlation_id": "old", "candidates": [{"simulation_id": "ping"}, {"simulation_id": "copy-form"}]}
+    monkeypatch.setattr(core, "Evidence", partial(Evidence, gates_version=1))
+    old = desk.goals.run(goal_bytes(asked.goal, correlation_id="old", sim_finder_packet=packet))
+    monkeypatch.undo()
+    assert old.reason_code == "CANDIDATES_UNRESOLVED"
+    assert agreeing(desk, "old") == [("REFUSED", True)]
+    packet["correlation_id"] = "new"
+    new = desk.goals.run(goal_bytes(asked.goal, correlation_id="new", sim_finder_packet=packet))
+    assert new.reason_code == "SIMULATION_SUCCEEDED"
+    assert all(agrees for _, agrees in agreeing(desk, "new"))
 
 
 SNAPSHOTS = ["policy", "catalogue", "lexicon", "packet", "decision", "confirmation", "goal", "plan", "envelope"]

@@ -265,6 +265,7 @@ class AgentCore:
             next_step=None,
             reason_code=code,
             user_visible_text=user_text(code),
+            attempt_counter=goal.attempt_counter,
         )
 
     def _current_outcome(self, case: StepCase, simulated: SimulationOutcome | None = None) -> AgentExecutionOutcome:

@@ -3,8 +3,9 @@
 The references lead to everything that `decide` needs. So anyone who can read the ledger can make the decision again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from pydantic import JsonValue
 
@@ -12,6 +13,7 @@ from remit.contracts.base import ExtendedContract
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.error_codes import AgentCode
 from remit.contracts.goals.goal import AgentGoalRequest, AgentStep
+from remit.contracts.goals.packets import ClarifyPacket
 from remit.goals.access.policy import AccessAnswer, AccessPolicy
 from remit.goals.binding.fields import fingerprint
 from remit.goals.catalogue.catalogue import Catalogue
@@ -58,6 +60,8 @@ class DecisionRecord(ExtendedContract):
     """The reason in words, masked, for people. A replay does not compare it. Older decisions have none."""
     step_inputs_ref: str | None = None
     """The document with the outputs of earlier steps. Null for a goal with a single step."""
+    gates_version: int = 1
+    """The version of the rules of the gates. Older decisions have none, and were made by the first version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,13 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
     """Return the document that identifies a goal: the same for each repetition and after each answer.
 
     It is masked, and masking it again changes nothing. A caller who continues a goal has only this form of its text.
+    The counter of questions is left out if it is zero or follows from the packet, as in the documents of older goals.
     """
+    follows = isinstance(goal.sim_finder_packet, ClarifyPacket) or goal.attempt_counter == 0
     return StoredDocument(
         "goal",
         {
+            **({} if follows else {"attempt_counter": goal.attempt_counter}),
             "correlation_id": goal.correlation_id,
             "tenant_id": goal.tenant_id,
             "user_id": goal.user_id,
@@ -97,6 +104,12 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> StoredDocument:
             "idempotency_key": goal.idempotency_key,
         },
     )
+
+
+def stored_attempts(goal: Mapping[str, Any], packet: Mapping[str, Any]) -> int:
+    """Return the counter of questions of a stored goal, from its document and that of its packet."""
+    asked = int(packet["attempt"]) - 1 if packet.get("packet_type") == "clarify" else 0
+    return int(goal.get("attempt_counter", asked))
 
 
 class GoalDocuments(NamedTuple):
@@ -227,6 +240,7 @@ def build_decision(
         approval_decided_at=window.decided_at if window else None,
         why=_why(verdict),
         step_inputs_ref=inputs.ref if inputs else None,
+        gates_version=evidence.gates_version,
     )
     stored = StoredDocument("decision", record.tree())
     answered = evidence.answered is not None and evidence.answered.text != NO_WORDS

@@ -16,6 +16,7 @@ from pydantic import JsonValue
 from remit.contracts.browser.browser import APPROVAL_SECONDS
 from remit.contracts.goals.error_codes import AgentCode
 from remit.contracts.goals.packets import (
+    Candidate,
     ClarifyPacket,
     FinderPacket,
     MissingSimulationPacket,
@@ -32,6 +33,11 @@ from remit.goals.composite.layout import FIRST_STEP, Outputs, StepTarget, find_t
 from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
 
 Event = Literal["CLARIFIED", "REFUSED", "ESCALATED", "CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED", "ACCESS_ALLOWED"]
+GATES_VERSION: Final = 2
+"""The version of these rules. A decision stores it, so that a replay decides by the rules of then.
+
+Version 1 also refused a packet whose first two candidates had no scores, or were not in the order of their scores.
+"""
 MAX_ANSWERS: Final = 3
 """The number of answers that a user may give to one question. After the last unclear one the goal is refused."""
 ANSWER_LIFE: Final = timedelta(minutes=10)
@@ -92,6 +98,7 @@ class Evidence:
     """The outputs of the completed steps of the goal."""
     covered_by: str | None = None
     """For a rollback inside of a goal: the confirmation proof of the step that it rolls back. It covers both."""
+    gates_version: int = GATES_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +140,7 @@ def decide(evidence: Evidence) -> GateVerdict:
 
 def _check_match(evidence: Evidence, packet: SimulationMatchPacket) -> GateVerdict:
     first, *others = packet.candidates
-    if others and (first.score is None or others[0].score is None or others[0].score >= first.score):
+    if others and _is_unresolved(evidence, first, others[0]):
         return GateVerdict(
             "REFUSED", "CANDIDATES_UNRESOLVED", why="the Finder's first two candidates have equal scores"
         )
@@ -164,6 +171,16 @@ def _check_step(evidence: Evidence, packet: SimulationMatchPacket, named: Catalo
 def _needs_rollback(target: StepTarget) -> bool:
     """Every step of a goal with several steps names its rollback, also one that only reads."""
     return target.whole is not None or needs_confirmation(target.simulation)
+
+
+def _is_unresolved(evidence: Evidence, first: Candidate, second: Candidate) -> bool:
+    """Tell whether the Finder did not decide between its first two candidates: it gave them equal scores.
+
+    The order is the Finder's. So a candidate without a score, or with a lower one, is used if the Finder put it first.
+    """
+    if evidence.gates_version == 1:
+        return first.score is None or second.score is None or second.score >= first.score
+    return first.score is not None and first.score == second.score
 
 
 def rollback_ref(simulation: Simulation, catalogue: Catalogue) -> str | None:

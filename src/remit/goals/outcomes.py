@@ -76,6 +76,7 @@ def build_outcome(
         next_step=None,
         reason_code=code,
         user_visible_text=_text(goal, row, prompt_source, code),
+        attempt_counter=packet.attempt if isinstance(packet, ClarifyPacket) else goal.attempt_counter,
     )
 
 

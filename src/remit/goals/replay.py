@@ -58,6 +58,7 @@ def load_evidence(documents: DocumentStore, past: PastRules, tenant_id: str, rec
         step_id=record.step_id,
         outputs=load_outputs(documents, record.step_inputs_ref),
         covered_by=record.confirmation_parse_proof_ref if rolled_back_id(record.step_id) is not None else None,
+        gates_version=record.gates_version,
     )
 
 

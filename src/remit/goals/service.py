@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remit.contracts.goals.dispatch import SimulationOutcome
-from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
+from remit.contracts.goals.goal import DEFAULT_LANGUAGE, AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
 from remit.core.concurrency import ConcurrencyLimiter, released
 from remit.core.errors import Reason, RefusedError
@@ -19,6 +19,7 @@ from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.core import AgentCore
+from remit.goals.decisions import stored_attempts
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME
@@ -88,7 +89,7 @@ class GoalService:
         *,
         user: str,
         tenant: str,
-        language: str = "en",
+        language: str = DEFAULT_LANGUAGE,
         correlation_id: str | None = None,
         reply_to: str | None = None,
         hook: TransactionHook = no_op_hook,
@@ -108,7 +109,9 @@ class GoalService:
                 thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
             request = Utterance(correlation, tenant, user, thread_id, language, utterance, thread)
             packet, proof_documents = self._find_packet(request, catalogue)
-            attempt = thread.attempt if thread is not None else 0
+            # The Finder counts the questions of a thread. Each of its questions has the next number.
+            before = thread.attempt if thread is not None else 0
+            attempt = packet.attempt - 1 if isinstance(packet, ClarifyPacket) else before
             goal = _goal(request, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
             return Reply(goal, self.core.run_goal(goal, proof_documents, hook))
 
@@ -164,7 +167,7 @@ class GoalService:
         *,
         user: str,
         tenant: str,
-        language: str = "en",
+        language: str = DEFAULT_LANGUAGE,
         correlation_id: str | None = None,
         hook: TransactionHook = no_op_hook,
     ) -> Reply:
@@ -295,7 +298,8 @@ class GoalService:
         request = Utterance(
             correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None
         )
-        return _goal(request, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer, step=step)
+        key, attempt = tree["idempotency_key"], stored_attempts(tree, packet)
+        return _goal(request, packet, tree["normalized_intent"], key, answer=answer, attempt=attempt, step=step)
 
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()

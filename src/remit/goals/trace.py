@@ -14,6 +14,7 @@ from remit.contracts.goals.simulation import UNDOES
 from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring
+from remit.goals.decisions import stored_attempts
 from remit.goals.history import load_decision
 from remit.goals.history_nodes import HistoryNode, as_tree, entry_node, find_coverage_problem
 from remit.ledger.documents import load_document
@@ -93,6 +94,8 @@ class _Tracer:
             problem = lost.what
         names = ("user_id", "language_tag", "thread_id", "utterance", "normalized_intent")
         facts |= {name: goal.get(name) for name in names}
+        if goal:
+            facts["attempt_counter"] = stored_attempts(goal, self._document(steps[0].row.finder_packet_ref or "")[0])
         return HistoryNode("goal", facts, tenant_id=self.tenant_id, at=steps[0].created_at, ref=ref, problem=problem)
 
     def packet(self, steps: list[Recorded]) -> Iterator[HistoryNode]:

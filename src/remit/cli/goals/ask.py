@@ -18,6 +18,7 @@ from remit.cli.common.suggest import LocationOptions
 from remit.cli.common.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.cli.goals.render import REFUSED, Cycle, render_cycle
 from remit.cli.goals.requester import GoalRequester, resolve_goal_requester
+from remit.contracts.goals.goal import DEFAULT_LANGUAGE
 from remit.contracts.services.common import WaitingFor
 from remit.core.errors import Reason, RefusedError
 from remit.goals.confirmation.language_tags import read_tag
@@ -32,7 +33,6 @@ from remit.workspace.workspace import Workspace
 
 MAX_INPUT: Final = Bounds(max_bytes=64 << 10)
 STDIN: Final = ("-",)
-DEFAULT_LANGUAGE: Final = "en"
 
 
 @click.command()

@@ -114,7 +114,9 @@ def _describe(node: HistoryNode) -> str:
 
 def _goal(facts: Mapping[str, Any]) -> str:
     who = f"{_text(facts, 'user_id')}, {_text(facts, 'language_tag')}: “{_text(facts, 'utterance')}”"
-    return f"{_text(facts, 'correlation_id')} of {who}, state {_text(facts, 'stands')}"
+    asked = int(facts.get("attempt_counter") or 0)
+    after = f", after {counted(asked, 'question')}" if asked else ""
+    return f"{_text(facts, 'correlation_id')} of {who}{after}, state {_text(facts, 'stands')}"
 
 
 def _packet(facts: Mapping[str, Any]) -> str:

@@ -17,10 +17,16 @@ from remit.contracts.base import (
     Timestamp,
 )
 from remit.contracts.goals.dispatch import SimulationOutcome
-from remit.contracts.goals.packets import FinderPacket
+from remit.contracts.goals.packets import ClarifyPacket, FinderPacket
 
 LanguageTag = Annotated[str, Field(max_length=35, pattern=r"^[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8}){0,6}$")]
 """A language tag of BCP 47."""
+
+DEFAULT_LANGUAGE: Final = "en"
+"""The language of a goal that names none."""
+
+Attempts = Annotated[int, Field(ge=0, le=1_000)]
+"""A number of questions in one thread."""
 
 KeyPart = Literal[
     "correlation_id", "step_id", "simulation_id", "required_fields_fingerprint", "policy_snapshot_version"
@@ -54,19 +60,30 @@ class ConfirmState(ExtendedContract):
 
 
 class AgentGoalRequest(Contract):
-    """A user's goal, with the Finder's packet. A confirmation is read only in the language of the tag."""
+    """A user's goal, with the Finder's packet. A confirmation is read only in the language of the tag.
+
+    `attempt_counter` is the number of questions that the user was asked in the thread before this goal. So the question
+    of a ClarifyPacket has the next number.
+    """
 
     correlation_id: Identifier
     tenant_id: Identifier
     user_id: Identifier
     thread_id: Identifier
     raw_user_utterance: Text
-    language_tag: LanguageTag
+    language_tag: LanguageTag = DEFAULT_LANGUAGE
     normalized_intent: ShortText
     sim_finder_packet: FinderPacket
     confirm_state: ConfirmState
     idempotency_key: Identifier
-    attempt_counter: Annotated[int, Field(ge=0, le=1_000)]
+    attempt_counter: Attempts
+
+    @model_validator(mode="after")
+    def _check_counter(self) -> Self:
+        packet = self.sim_finder_packet
+        if isinstance(packet, ClarifyPacket) and packet.attempt != self.attempt_counter + 1:
+            raise ValueError("attempt_counter must be one less than the attempt of the Finder's question")
+        return self
 
 
 RetryCode = Literal["SIMULATION_FAILED", "SIMULATION_REFUSED", "STEP_TIMEOUT"]
@@ -150,3 +167,6 @@ class AgentExecutionOutcome(Contract):
     next_step: Identifier | None
     reason_code: ReasonCode
     user_visible_text: Text
+    attempt_counter: Attempts = Field(
+        default=0, description="How many questions the user was asked in the thread, with the one in this outcome."
+    )

@@ -6,6 +6,7 @@ from mcp.types import InputRequiredResult
 from pydantic import Field
 
 from remit.contracts.base import Contract, Identifier, Text
+from remit.contracts.goals.goal import DEFAULT_LANGUAGE
 from remit.contracts.services.common import GoalAnswer
 from remit.identity.callers import Caller
 from remit.mcp_server.context import FIRST_WAIT, ToolCall, WaitSeconds
@@ -22,7 +23,9 @@ LanguageTag = Annotated[str, Field(min_length=2, max_length=35, pattern=r"^[A-Za
 
 class Ask(Contract):
     utterance: Annotated[Text, Field(min_length=1, description="What the user wants, in the user's own words.")]
-    language: LanguageTag = Field(default="en", description="The language of these words, such as en or fr.")
+    language: LanguageTag = Field(
+        default=DEFAULT_LANGUAGE, description="The language of these words, such as en or fr."
+    )
     correlation_id: Identifier | None = Field(
         default=None,
         description="An id that you choose for this goal. A repeated call with the same id does the goal once.",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Final, NamedTuple
 
 from remit.contracts.base import MAX_TEXT
+from remit.contracts.goals.goal import DEFAULT_LANGUAGE
 from remit.contracts.services.common import GoalAnswer
 from remit.contracts.services.ledger import GoalLine, ReplayAnswer, Wanted
 from remit.contracts.services.ledger import Replayed as ReplayedTold
@@ -58,7 +59,7 @@ class GoalRequestService:
         self,
         caller: Caller,
         utterance: str,
-        language: str = "en",
+        language: str = DEFAULT_LANGUAGE,
         correlation_id: str | None = None,
         reply_to: str | None = None,
         wait: float = 0.0,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field, JsonValue
 
 from remit.contracts.base import LARGE, MAX_TEXT, SMALL, Contract, Digest, Identifier, Many, ShortText
-from remit.contracts.goals.goal import LanguageTag
+from remit.contracts.goals.goal import DEFAULT_LANGUAGE, LanguageTag
 from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.plans import Note
@@ -112,7 +112,7 @@ class GoalAsk(Contract):
     bounds: ClassVar[Bounds] = SMALL
 
     utterance: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
-    language: LanguageTag = "en"
+    language: LanguageTag = DEFAULT_LANGUAGE
     correlation_id: Identifier | None = None
     reply_to: Identifier | None = None
 
