@@ -197,7 +197,7 @@ class AgentCore:
             goal.correlation_id,
             goal.language_tag,
             case.packet,
-            rules.catalogue,
+            case.catalogue if case.catalogue is not None else rules.catalogue,
             rules.policy,
             rules.lexicon,
             planned,
@@ -276,6 +276,16 @@ class AgentCore:
         if simulated is None and history.event in ALLOWED_OR_LATER:  # another caller advanced it after the decision
             return self._dispatch(case, history.allowed_by, max(1, history.attempts))
         return outcome
+
+    def undo_goal(self, goal: AgentGoalRequest, hook: TransactionHook = no_op_hook) -> AgentExecutionOutcome:
+        """Begin or continue the rollback of a stored goal with several steps. Its user must confirm it first."""
+        packet = goal.sim_finder_packet
+        if not isinstance(packet, SimulationMatchPacket):
+            raise TypeError("only a goal with steps is rolled back here")
+        try:
+            return StepsDriver(self, goal, packet, (), hook).undo()
+        except RefusedError as problem:
+            return self._refused(goal, problem)
 
     def read_outcome(self, goal: AgentGoalRequest) -> AgentExecutionOutcome:
         """Return the outcome of a stored goal as it stands, without any decision or dispatch."""

@@ -7,7 +7,7 @@ again for each step.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Literal
 
@@ -29,10 +29,26 @@ from remit.core.ids import is_within, parse_time
 from remit.goals.access.policy import AccessAnswer, AccessPolicy, AccessQuestion
 from remit.goals.binding.fields import require_fields
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
-from remit.goals.composite.layout import FIRST_STEP, Outputs, StepTarget, find_target, is_composite, packet_problem
+from remit.goals.composite.layout import (
+    FIRST_STEP,
+    Outputs,
+    StepTarget,
+    find_target,
+    is_composite,
+    is_undo,
+    packet_problem,
+)
 from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
 
-Event = Literal["CLARIFIED", "REFUSED", "ESCALATED", "CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED", "ACCESS_ALLOWED"]
+Event = Literal[
+    "CLARIFIED",
+    "REFUSED",
+    "ESCALATED",
+    "CONFIRMATION_REQUESTED",
+    "APPROVAL_REQUESTED",
+    "ACCESS_ALLOWED",
+    "UNDO_ALLOWED",
+]
 GATES_VERSION: Final = 2
 """The version of these rules. A decision stores it, so that a replay decides by the rules of then.
 
@@ -161,6 +177,10 @@ def _check_step(evidence: Evidence, packet: SimulationMatchPacket, named: Catalo
     target = find_target(packet, evidence.catalogue, evidence.step_id, evidence.outputs)
     if target is None:
         return GateVerdict("REFUSED", "PACKET_INVALID", why="the goal has no such step")
+    if is_undo(evidence.step_id):
+        verdict = _check_confirmation(evidence, target)
+        # Nothing is dispatched for the whole goal. Each rollback passes the gates on its own.
+        return replace(verdict, event="UNDO_ALLOWED") if verdict.dispatches else verdict
     if problem := _fields_problem(target.simulation, target.fields):
         return GateVerdict("REFUSED", "FIELDS_INVALID", target, why=problem)
     if _needs_rollback(target) and not _rollback_entry(target.simulation, evidence.catalogue):

@@ -8,13 +8,13 @@ from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import ClarifyPacket, RefusePacket, SimulationMatchPacket
 from remit.core.errors import Reason, UsageError
 from remit.goals.catalogue.catalogue import Catalogue
-from remit.goals.composite.layout import Outputs, find_target
+from remit.goals.composite.layout import Outputs, find_target, is_undo
 from remit.goals.confirmation.parser import Lexicon
 from remit.goals.decisions import DecisionRecord
 from remit.goals.history import History, decision_of
 from remit.goals.replay import load_outputs
 from remit.goals.rules import PastRules
-from remit.goals.user_messages import confirmation_prompt, steps_note, user_text
+from remit.goals.user_messages import confirmation_prompt, steps_note, undo_prompt, user_text
 from remit.ledger.documents import DocumentStore
 from remit.ledger.goal_tables import StepRow
 from remit.store.connection import Connection
@@ -95,5 +95,7 @@ def _text(goal: AgentGoalRequest, row: StepRow, prompt_source: PromptSource, cod
             again = code == "CONFIRMATION_AMBIGUOUS"
             lexicon, tag = prompt_source.lexicon(), goal.language_tag
             prompt = confirmation_prompt(target.entry, target.fields, lexicon, tag, again=again)
+            if is_undo(row.step_id):
+                return undo_prompt(target.entry, lexicon, tag, again=again)
             return f"{steps_note(target, tag)}{prompt}"
     return user_text(code) or user_text("CONFIRMATION_MISSING")

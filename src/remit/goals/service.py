@@ -18,6 +18,7 @@ from remit.crypto.signing import Keyring
 from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.composite.layout import WHOLE
 from remit.goals.core import AgentCore
 from remit.goals.decisions import stored_attempts
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
@@ -173,6 +174,8 @@ class GoalService:
     ) -> Reply:
         """Reverse a goal, as a goal of its own: by the simulation that the original named, through the same gates.
 
+        A goal with several steps reverses its own steps instead, in reverse order, after its user has confirmed it.
+
         Args:
             original: The id of the goal to reverse.
             user: The user who asks for it.
@@ -188,6 +191,10 @@ class GoalService:
             RefusedError: There is no such goal, or it has no rollback.
             EnvironmentFailureError: The store or the disk failed.
         """
+        stored = self._goal_with_steps(original, user=user, tenant=tenant)
+        if stored is not None:
+            with self._slot(tenant, original):
+                return Reply(stored, self.core.undo_goal(stored, hook))
         correlation = correlation_id or uuid7(self._clock())
         with self._slot(tenant, correlation):
             with self._ledger().store.reading() as connection:
@@ -203,6 +210,13 @@ class GoalService:
             request = Utterance(correlation, tenant, user, correlation, language, f"take back {original}", None)
             goal = _goal(request, made, "take back", made.idempotency_key)
             return Reply(goal, self.core.run_goal(goal, hook=hook))
+
+    def _goal_with_steps(self, correlation_id: str, *, user: str, tenant: str) -> AgentGoalRequest | None:
+        """Return a stored goal if it has several steps. Such a goal rolls its own steps back."""
+        with self._ledger().store.reading_pooled() as connection:
+            if not any(each.row.step_id == WHOLE for each in step_events(connection, tenant, correlation_id)):
+                return None
+        return self.stored_goal(correlation_id, user=user, tenant=tenant)
 
     take_back = rollback  # the name that programs of earlier versions call
 

@@ -58,6 +58,16 @@ def steps_note(target: StepTarget, language_tag: str) -> str:
     return note
 
 
+def undo_prompt(whole: CatalogueEntry, lexicon: Lexicon, language_tag: str, *, again: bool = False) -> str:
+    """Return the question whether a whole goal with several steps is rolled back."""
+    names = ", ".join(each.name for each in reversed(planned_steps(whole)))
+    title = whole.simulation.title_in(language_tag)
+    words = lexicon.find_words(language_tag)
+    begin = "That was neither a clear “yes” nor a clear “no”. " if again else ""
+    answer = f"Answer “{words.yes}” to go on, “{words.no}” to stop." if words is not None else ""
+    return f"{begin}Roll back all completed steps of “{title}”, the last one first: {names}. {answer}".rstrip()
+
+
 def ending_text(ending: str, remaining: tuple[str, ...], step_text: str) -> str:
     """Return the text about a whole goal with several steps that has ended. `step_text` is that of its last step."""
     match ending:
@@ -65,6 +75,8 @@ def ending_text(ending: str, remaining: tuple[str, ...], step_text: str) -> str:
             return "All steps are done."
         case "ABORTED_ROLLED_BACK":
             return f"{step_text} The steps before it were rolled back."
+        case "ROLLED_BACK":
+            return "All steps were done, and were rolled back later."
         case "ABORTED_PARTIAL":
             return f"{step_text} The effects of these steps remain: {', '.join(remaining)}."
         case _:

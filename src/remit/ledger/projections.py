@@ -16,11 +16,13 @@ from remit.store.connection import Connection
 
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {
     "": frozenset({"PLANNED", "CLARIFIED", "REFUSED", "ESCALATED", "STARTED"}),
-    "PLANNED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
+    "PLANNED": frozenset(
+        {"CONFIRMATION_REQUESTED", "CONFIRMED", "ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED", "UNDO_ALLOWED"}
+    ),
     # Also itself: after an unclear answer the user is asked again.
     "CONFIRMATION_REQUESTED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "REFUSED"}),
-    "CONFIRMED": frozenset({"ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
-    "APPROVAL_REQUESTED": frozenset({"ACCESS_ALLOWED", "REFUSED"}),
+    "CONFIRMED": frozenset({"ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED", "UNDO_ALLOWED"}),
+    "APPROVAL_REQUESTED": frozenset({"ACCESS_ALLOWED", "REFUSED", "UNDO_ALLOWED"}),
     "ACCESS_ALLOWED": frozenset({"DISPATCHED", "REFUSED"}),
     "DISPATCHED": frozenset({"SUCCEEDED", "FAILED"}),
     "SUCCEEDED": frozenset({"ROLLED_BACK"}),
@@ -28,9 +30,11 @@ TRANSITIONS: Final[dict[str, frozenset[str]]] = {
     "RETRIED": frozenset({"SUCCEEDED", "FAILED"}),
     # The state of a whole goal with several steps.
     "STARTED": frozenset({"COMPLETED", "ABORTED_ROLLED_BACK", "ABORTED_PARTIAL", "REFUSED"}),
-    "COMPLETED": frozenset(),
+    "COMPLETED": frozenset({"ROLLED_BACK", "ABORTED_PARTIAL"}),
     "ABORTED_ROLLED_BACK": frozenset(),
-    "ABORTED_PARTIAL": frozenset(),
+    "ABORTED_PARTIAL": frozenset({"ROLLED_BACK", "ABORTED_PARTIAL"}),
+    # The user wants a whole goal to be rolled back.
+    "UNDO_ALLOWED": frozenset(),
     "CLARIFIED": frozenset(),
     "REFUSED": frozenset(),
     "ESCALATED": frozenset(),

@@ -56,3 +56,19 @@ def test_an_answer_to_one_step_never_counts_for_another(tidy: Office) -> None:
     again = yes(tidy, first)
     assert again.outcome.reason_code == "CONFIRMATION_MISSING"
     assert not (tidy.base / "two.txt").exists()
+
+
+def test_a_completed_goal_is_rolled_back_after_one_confirmation(tidy: Office) -> None:
+    ended = yes(tidy, yes(tidy, tidy.ask("tidy one and two")))
+    asked = tidy.goals.rollback(ended.goal.correlation_id, user="mia", tenant="acme")
+    assert asked.outcome.reason_code == "CONFIRMATION_REQUIRED", asked.outcome
+    refused = yes(tidy, asked, "no")
+    assert refused.outcome.user_visible_text == "All steps are done."
+    assert tidy.archived() == ["one"]
+    asked = tidy.goals.rollback(ended.goal.correlation_id, user="mia", tenant="acme")
+    back = yes(tidy, asked)
+    assert back.outcome.user_visible_text == "All steps were done, and were rolled back later.", back.outcome
+    assert tidy.archived() == []
+    assert not (tidy.base / "two.txt").exists()
+    replayed = tidy.goals.replay(ended.goal.correlation_id, tenant="acme")
+    assert [each.why for each in replayed if not each.agrees] == []

@@ -19,9 +19,20 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
 from remit.core.ids import Clock, uuid7
 from remit.crypto.signing import Keyring
-from remit.goals.catalogue.catalogue import CatalogueEntry
-from remit.goals.composite.layout import WHOLE, Outputs, PlannedStep, planned_steps, rollback_id_of
+from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
+from remit.goals.composite.layout import (
+    WHOLE,
+    Outputs,
+    PlannedStep,
+    is_composite,
+    is_undo,
+    planned_steps,
+    rollback_id_of,
+    rolled_back_id,
+    undo_id_of,
+)
 from remit.goals.composite.progress import (
+    AskUndo,
     End,
     Move,
     RetryStep,
@@ -83,6 +94,8 @@ class StepRunner(Protocol):
 class Situation:
     """The state of a goal at one moment, verified: its composite, the rows of the ledger, and the next move."""
 
+    catalogue: Catalogue
+    """The catalogue of the packet, from which the goal was planned."""
     whole: CatalogueEntry
     steps: tuple[PlannedStep, ...]
     history: History
@@ -93,6 +106,8 @@ class Situation:
     @property
     def decisive(self) -> PlannedStep:
         """The step that says how the goal stands: the one that did not succeed, or the last one that has begun."""
+        if isinstance(self.move, AskUndo):
+            return PlannedStep(self.move.step_id, "", self.whole.simulation.id)
         stopped = next((each.step for each in self.progress if each.event in {"FAILED", "REFUSED"}), None)
         begun = [each.step for each in self.progress if each.event]
         return stopped or (begun[-1] if begun else self.steps[0])
@@ -140,6 +155,43 @@ class StepsDriver:
             next_step="Ask again in a moment.",
         )
 
+    def undo(self) -> AgentExecutionOutcome:
+        """Ask the user whether the whole goal is rolled back, or continue a rollback that was begun.
+
+        Raises:
+            RefusedError: The goal has not ended, or none of its effects can be rolled back.
+        """
+        situation = self._read_again()
+        if not isinstance(situation.move, End):
+            return self.run()
+        self._require_undoable(situation, situation.move)
+        asked = len({each.row.step_id for each in situation.history.steps if is_undo(each.row.step_id)})
+        return self._core.run_cycle(self._undo_case(situation, undo_id_of(asked + 1)), (), self._hook)
+
+    def _require_undoable(self, situation: Situation, end: End) -> None:
+        failed = [each.step.name for each in situation.progress if each.rollback in {"FAILED", "REFUSED"}]
+        done = any(each.event == "SUCCEEDED" for each in situation.progress)
+        if end.is_recorded and done and not failed:
+            return
+        what = f"the rollback of {failed[0]} did not succeed" if failed else f"its state is {end.ending}"
+        raise RefusedError(
+            Reason.GOAL_CONFLICT,
+            f"there is nothing to roll back: {what}",
+            where=f"correlation {self._goal.correlation_id}",
+            next_step="`remit ledger trace` shows the state of that goal.",
+        )
+
+    def _undo_case(self, situation: Situation, step_id: str, *, is_answered: bool = False) -> StepCase:
+        return StepCase(
+            self._goal,
+            self._documents,
+            step_id,
+            planned=situation.whole.digest,
+            catalogue=situation.catalogue,
+            sequence=self._state_of(situation),
+            is_answered=is_answered,
+        )
+
     def read_outcome(self) -> AgentExecutionOutcome | None:
         """Return the outcome of the goal as it stands. It runs no step. None if no step has begun."""
         situation = self.read()
@@ -151,7 +203,7 @@ class StepsDriver:
         """Read the goal from the ledger. None if its packet does not name a composite of its catalogue."""
         goal = self._goal
         with self._core.ledger().store.reading_pooled() as connection:
-            whole = self._find_composite(connection)
+            catalogue, whole = self._find_composite(connection)
             if whole is None:
                 return None
             history = read_history(connection, self._core.keyring, goal.tenant_id, goal.correlation_id)
@@ -161,7 +213,9 @@ class StepsDriver:
             outputs = self._read_outputs(connection, history, steps)
         binding = whole.simulation.binding
         keep = isinstance(binding, CompositeBinding) and binding.keep
-        return Situation(whole, steps, history, progress, outputs, next_move(steps, history.steps, keep=keep))
+        return Situation(
+            catalogue, whole, steps, history, progress, outputs, next_move(steps, history.steps, keep=keep)
+        )
 
     def _read_again(self) -> Situation:
         situation = self.read()
@@ -174,7 +228,7 @@ class StepsDriver:
             )
         return situation
 
-    def _find_composite(self, connection: Connection) -> CatalogueEntry | None:
+    def _find_composite(self, connection: Connection) -> tuple[Catalogue, CatalogueEntry | None]:
         """Find the composite in the catalogue of the packet: the stored one, or the present one before any decision."""
         ref, name = self._packet.catalog_snapshot_ref, self._packet.candidates[0].simulation_id
         try:
@@ -182,10 +236,9 @@ class StepsDriver:
         except RefusedError:  # no decision has stored this catalogue yet
             catalogue = self._core.live(self._goal.tenant_id, connection).catalogue
         entry = catalogue.find(name)
-        is_usable = (
-            entry is not None and catalogue.ref == ref and isinstance(entry.simulation.binding, CompositeBinding)
-        )
-        return entry if is_usable else None
+        if entry is None or catalogue.ref != ref or not is_composite(entry.simulation):
+            return catalogue, None
+        return catalogue, entry
 
     def _verify(self, connection: Connection, history: History) -> None:
         """Compare the rows that decide about the next move with their signed entries. Each row is compared once."""
@@ -211,7 +264,8 @@ class StepsDriver:
         state = self._goal.confirm_state
         if state.answer is None:
             return None
-        is_open = [each.step.step_id for each in situation.progress if each.event in OPEN]
+        newest = {each.row.step_id: each.row.event for each in situation.history.steps}
+        is_open = [step_id for step_id, event in newest.items() if event in OPEN and rolled_back_id(step_id) is None]
         if state.step_id is None or state.step_id not in is_open:
             what = "does not say for which step it is" if state.step_id is None else "is for a step that does not wait"
             raise RefusedError(
@@ -234,6 +288,9 @@ class StepsDriver:
                     return self._core.retry(self._case(situation, step), attempt)
                 except AlreadyStartedError:
                     return None
+            case AskUndo(step_id):
+                case = self._undo_case(situation, step_id, is_answered=answered == step_id)
+                return self._core.run_cycle(case, (), self._hook)
             case RollBackStep(step):
                 return self._roll_back(situation, step)
             case End() as end:
@@ -241,6 +298,8 @@ class StepsDriver:
                 return None
 
     def _case(self, situation: Situation, step: PlannedStep, *, is_answered: bool = False) -> StepCase:
+        if is_undo(step.step_id):
+            return self._undo_case(situation, step.step_id, is_answered=is_answered)
         ids = [each.step_id for each in situation.steps]
         place = ids.index(step.step_id)
         is_new = place == 0
@@ -288,12 +347,17 @@ class StepsDriver:
             own_packet=packet,
             covered_by=done.row.confirmation_parse_proof_ref,
             sequence={
-                WHOLE: "STARTED",
+                **self._state_of(situation),
                 step.step_id: "SUCCEEDED",
                 **{each.step.step_id: "ROLLED_BACK" for each in later},
             },
         )
         return self._core.run_cycle(case, (), self._hook)
+
+    def _state_of(self, situation: Situation) -> dict[str, str]:
+        """Return the state of the whole goal that the next row of one of its steps requires."""
+        state = situation.last(WHOLE)
+        return {WHOLE: state.row.event if state is not None else ""}
 
     def _fields_of(self, connection: Connection, done: Recorded) -> dict[str, Any]:
         """Return the values with which a step ran, from its decision."""

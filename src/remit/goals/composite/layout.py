@@ -24,6 +24,7 @@ WHOLE: Final = "goal"
 ONCE: Final = StepRetryPolicy(max_attempts=1)
 """One attempt. A caller may repeat a dispatch any number of times; its effect happens once."""
 _ROLLBACK: Final = "-rollback"
+_UNDO: Final = f"{WHOLE}{_ROLLBACK}"
 Outputs = Mapping[str, Mapping[str, JsonValue]]
 """The outputs of completed steps, by the name of the step."""
 
@@ -70,9 +71,18 @@ def rollback_id_of(step_id: str) -> str:
     return f"{step_id}{_ROLLBACK}"
 
 
+def undo_id_of(number: int) -> str:
+    """Return the id of the step that asks the user whether the whole goal is rolled back, for the n-th time."""
+    return _UNDO if number == 1 else f"{_UNDO}-{number}"
+
+
+def is_undo(step_id: str) -> bool:
+    return step_id.startswith(_UNDO)
+
+
 def rolled_back_id(step_id: str) -> str | None:
     """Return the id of the step that this step rolls back. None if it is no rollback."""
-    return step_id.removesuffix(_ROLLBACK) if step_id.endswith(_ROLLBACK) else None
+    return step_id.removesuffix(_ROLLBACK) if step_id.endswith(_ROLLBACK) and not is_undo(step_id) else None
 
 
 def planned_steps(whole: CatalogueEntry) -> tuple[PlannedStep, ...]:
@@ -105,6 +115,8 @@ def find_target(
     whole = catalogue.find(packet.candidates[0].simulation_id)
     if whole is None:
         return None
+    if is_undo(step_id):
+        return StepTarget(PlannedStep(step_id, "", whole.simulation.id), whole, packet.fields)
     if not is_composite(whole.simulation):
         step = PlannedStep(step_id, "", whole.simulation.id)
         return StepTarget(step, whole, packet.fields)

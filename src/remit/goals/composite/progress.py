@@ -11,11 +11,17 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from remit.core.ids import parse_time
-from remit.goals.composite.layout import WHOLE, PlannedStep, rollback_id_of
+from remit.goals.composite.layout import WHOLE, PlannedStep, is_undo, rollback_id_of
 from remit.ledger.goal_queries import Recorded
 
-Ending = Literal["COMPLETED", "ABORTED_ROLLED_BACK", "ABORTED_PARTIAL", "REFUSED"]
-ENDINGS: Final = frozenset({"COMPLETED", "ABORTED_ROLLED_BACK", "ABORTED_PARTIAL", "REFUSED"})
+Ending = Literal["COMPLETED", "ABORTED_ROLLED_BACK", "ABORTED_PARTIAL", "REFUSED", "ROLLED_BACK"]
+ENDINGS: Final[dict[str, Ending]] = {
+    "COMPLETED": "COMPLETED",
+    "ABORTED_ROLLED_BACK": "ABORTED_ROLLED_BACK",
+    "ABORTED_PARTIAL": "ABORTED_PARTIAL",
+    "REFUSED": "REFUSED",
+    "ROLLED_BACK": "ROLLED_BACK",
+}
 _DISPATCHED: Final = frozenset({"DISPATCHED", "RETRIED"})
 _FIRST: Final = 1
 
@@ -61,6 +67,13 @@ class RetryStep:
 
 
 @dataclass(frozen=True, slots=True)
+class AskUndo:
+    """Continue the question whether the whole goal is rolled back."""
+
+    step_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RollBackStep:
     """Run the rollback simulation of this completed step, or continue it."""
 
@@ -76,7 +89,7 @@ class End:
     is_recorded: bool = False
 
 
-Move = RunStep | RetryStep | RollBackStep | End
+Move = RunStep | RetryStep | AskUndo | RollBackStep | End
 
 
 def read_progress(steps: Sequence[PlannedStep], rows: Iterable[Recorded]) -> tuple[StepProgress, ...]:
@@ -90,9 +103,12 @@ def read_progress(steps: Sequence[PlannedStep], rows: Iterable[Recorded]) -> tup
 def next_move(steps: Sequence[PlannedStep], rows: Sequence[Recorded], *, keep: bool) -> Move:
     """Return the next thing to do. `keep`: completed steps stay if a person refuses a later step."""
     progress = read_progress(steps, rows)
-    ended = next((each.row.event for each in rows if each.row.step_id == WHOLE and each.row.event in ENDINGS), None)
-    if ended is not None:
-        return End(_ending(ended), _remaining(progress), is_recorded=True)
+    state = next((each for each in reversed(rows) if each.row.step_id == WHOLE), None)
+    if state is not None and state.row.event in ENDINGS:
+        undo = next((each for each in reversed(rows) if is_undo(each.row.step_id) and each.seq > state.seq), None)
+        if undo is None or undo.row.event == "REFUSED":
+            return End(ENDINGS[state.row.event], _remaining(progress), is_recorded=True)
+        return _roll_back(progress, "ROLLED_BACK") if undo.row.event == "UNDO_ALLOWED" else AskUndo(undo.row.step_id)
     for each in progress:
         if each.event in {"SUCCEEDED", "ROLLED_BACK"} and not each.rollback:
             continue
@@ -147,25 +163,20 @@ def _abort(progress: Sequence[StepProgress], cause: StepProgress, *, keep: bool)
     if keep and stopped.event == "REFUSED":
         remaining = _remaining(progress)
         return End("ABORTED_PARTIAL" if remaining else "REFUSED", remaining)
+    return _roll_back(progress, "ABORTED_ROLLED_BACK" if any(each.has_run for each in progress) else "REFUSED")
+
+
+def _roll_back(progress: Sequence[StepProgress], ending: Ending) -> RollBackStep | End:
+    """Return the next rollback, in reverse order, or the end. A rollback that did not succeed ends it."""
     for each in reversed(progress):
         if each.event != "SUCCEEDED":
             continue
         if each.rollback in {"FAILED", "REFUSED"}:
-            return End("ABORTED_PARTIAL", _remaining(progress))
+            break
         return RollBackStep(each.step)
     remaining = _remaining(progress)
-    if remaining:
-        return End("ABORTED_PARTIAL", remaining)
-    return End("ABORTED_ROLLED_BACK" if any(each.has_run for each in progress) else "REFUSED")
+    return End("ABORTED_PARTIAL" if remaining else ending, remaining)
 
 
 def _remaining(progress: Sequence[StepProgress]) -> tuple[str, ...]:
     return tuple(each.step.name for each in progress if each.may_remain)
-
-
-def _ending(event: str) -> Ending:
-    match event:
-        case "COMPLETED" | "ABORTED_ROLLED_BACK" | "ABORTED_PARTIAL" | "REFUSED":
-            return event
-        case _:
-            raise ValueError(f"{event} is not the end of a goal")

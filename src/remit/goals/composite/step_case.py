@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from remit.contracts.goals.goal import AgentGoalRequest
 from remit.contracts.goals.packets import FinderPacket, SimulationMatchPacket
+from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.composite.layout import FIRST_STEP, Outputs
 from remit.goals.decisions import GoalDocuments
 from remit.ledger.documents import StoredDocument
@@ -22,6 +23,8 @@ class StepCase:
     outputs: Outputs = field(default_factory=dict)
     planned: str | None = None
     """The digest of the composite, once a step of it was planned."""
+    catalogue: Catalogue | None = None
+    """The catalogue of the decision. None: the present one."""
     covered_by: str | None = None
     """The confirmation proof of the step that this one rolls back."""
     sequence: Mapping[str, str] | None = None
