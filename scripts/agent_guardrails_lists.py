@@ -66,6 +66,11 @@ PURE: Final = dict.fromkeys(
 )
 COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit.crypto.signing": names("Keyring")}
 FILE_IMPORTS: Final = {
+    "goals/actions/results.py": {  # two words of reports, and no operation
+        "remit.execution.recovery": names("NOT_KNOWN"),
+        "remit.plans.apply.abandoned": names("is_of_unknown_effect"),
+        "remit.plans.apply.verify_and_undo": names("NOT_RESTORED"),
+    },
     "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MAX_FILES", "FileCache")},  # reads only
     "goals/simulation_executor.py": {
         "remit.execution.engine": names(
@@ -98,6 +103,7 @@ RUNNER_IMPORTS: Final = {
     "remit.tasks.service": names("Tasks"),
     "remit.identity.tokens": names("Tokens"),
     "remit.goals.actions.browser": ANY,
+    "remit.goals.actions.results": ANY,
 }
 OUTSIDE_THE_CORE: Final = (
     "goals/access",

@@ -103,7 +103,10 @@ def _is_recorded(core: Module, call: ast.Call) -> bool:
 
 def _bindings(sources: Sources) -> Iterator[Violation]:
     models, filled = sources.module("contracts/goals/simulation.py"), sources.module("goals/binding/binding.py")
-    next_step = "Bind a simulation only to a task, a plan, a query, a browser action, an undo, or steps of these. A tool is not allowed."
+    next_step = (
+        "Bind a simulation only to a task, a plan, a query, a browser action, an undo, or steps of these. A tool is not"
+        " allowed."
+    )
     if models is None or filled is None:
         yield missing_violation("tool-dispatch", "contracts/goals/simulation.py", "the closed set of bindings")
         return

@@ -8,7 +8,7 @@ may be killed. A request that cannot be recovered now stays as it is and is repo
 import dataclasses
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 from remit.core.errors import EnvironmentFailureError, Reason, RemitError, as_remit_error
 from remit.core.faultpoints import reach
@@ -28,6 +28,9 @@ from remit.execution.engine import (
 from remit.execution.journal import ClaimedExecution, Journal, RequestIds, is_orphan
 from remit.store.claims import ClaimHeld, unfinished
 from remit.store.process_identity import is_known_here
+
+NOT_KNOWN: Final = "it is not known whether it took effect"
+"""The last words about a request that a person closed without recovery."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def _close(
 ) -> Recovered[Outcome]:
     problem = EnvironmentFailureError(
         Reason.EFFECT_FAILED,
-        "it was interrupted, could not be recovered and was closed; it is not known whether it took effect",
+        f"it was interrupted, could not be recovered and was closed; {NOT_KNOWN}",
         next_step="Check the files that it names. A snapshot or backup, if it made one, is kept.",
     )
     outcome = operation.fail(request, problem, checkpoint)

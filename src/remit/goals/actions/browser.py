@@ -20,6 +20,7 @@ from remit.core.canonical import canonical_bytes
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ids import DEFAULT_TENANT, Clock, uuid7
 from remit.execution.journal import Journal, RequestIds
+from remit.goals.actions.results import browser_effect
 from remit.goals.binding.binding import BrowserAction
 from remit.goals.ports import BoundActionResult
 from remit.identity.tokens import Tokens
@@ -65,7 +66,8 @@ class BrowserActionRunner:
             result = self._outcome(action, found)
         payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
         timed_out = is_late and not result.success
-        return BoundActionResult(result.success, payload, (f"browser/{action.action_id}",), timed_out)
+        refs = (f"browser/{action.action_id}",)
+        return BoundActionResult(result.success, payload, refs, timed_out, effect=browser_effect(action, result))
 
     def _browse(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
         """Run the action in a session of its own.

@@ -7,9 +7,12 @@ checkpoint of the dispatch holds everything that is needed to continue it.
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+
+from pydantic import JsonValue
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.simulation import Simulation
@@ -22,6 +25,7 @@ from remit.core.canonical import canonical_bytes, digest
 from remit.core.concurrency import released
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.goals.actions.browser import BrowserActionRunner, find_claim, read_recorded_checkpoint, read_recorded_outcome
+from remit.goals.actions.results import outputs_of_row, outputs_of_task, plan_effect, rollback_effect, task_effect
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
 from remit.goals.ports import BoundActionResult
 from remit.goals.rollback import undone_step
@@ -40,6 +44,9 @@ DRIFT_ADVICE: Final = (
 )
 SECONDS_LEFT: Final = "seconds_left"
 """A plan runs on copies first, for the preview. The time that this takes is subtracted from the time of the effect."""
+
+OUTPUTS: Final = "outputs"
+"""The values for later steps of the goal. They are known before the effect starts, so a resumed action has the same."""
 
 
 class GoalActionRunner:
@@ -66,13 +73,16 @@ class GoalActionRunner:
         correlation = {"correlation_id": envelope.correlation_id}
         if isinstance(bound, TaskAction):
             manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
-            return {"type": "task", "manifest": manifest.tree(), **correlation}
+            given = outputs_of_task(simulation.outputs, bound.inputs, f"simulation {simulation.id}")
+            return {"type": "task", "manifest": manifest.tree(), **correlation, **_with_outputs(given)}
         if isinstance(bound, PlanAction):
             reads = simulation.impact == "read_only"
             deadline = time.monotonic() + simulation.timeout_seconds
             approved = self._approved(simulation, bound, name, deadline)
+            given = self._outputs(simulation, approved)
             left = round(max(0.0, deadline - time.monotonic()), 3)
-            return {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left, **correlation}
+            prepared = {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left}
+            return {**prepared, **correlation, **_with_outputs(given)}
         if isinstance(bound, BrowserAction):
             return {**self._browser.prepare(bound, name, envelope), **correlation}
         return {"type": "undo", "of": self._prepared_for(envelope), **correlation}
@@ -89,6 +99,10 @@ class GoalActionRunner:
                 return True  # an undo is idempotent: it can be continued any number of times
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
+        ended = self._run(prepared, seconds)
+        return replace(ended, outputs=prepared[OUTPUTS]) if ended.succeeded and OUTPUTS in prepared else ended
+
+    def _run(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         if prepared["type"] == "task":
             return self._run_task(prepared, seconds)
         with released():  # the run waits for databases, browsers and people
@@ -106,23 +120,25 @@ class GoalActionRunner:
         result = self._tasks().lease_and_execute(manifest, LEASE_LIFE, correlation_id=correlation_id, seconds=seconds)
         failed = result.status != "SUCCESS"
         late = failed and time.monotonic() - began >= seconds
-        return BoundActionResult(
-            not failed, {"type": "task", "result": result.tree()}, (f"task/{result.task_id}",), late
-        )
+        payload = {"type": "task", "result": result.tree()}
+        return BoundActionResult(not failed, payload, (f"task/{result.task_id}",), late, effect=task_effect(result))
 
     def _run_plan(self, prepared: Mapping[str, Any], seconds: float) -> BoundActionResult:
         envelope = canonical_bytes(prepared["envelope"])
         deadline = time.monotonic() + seconds
         hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > deadline)
         outcome = self._find_applied(prepared) or self._plans().apply(envelope, hooks)
-        refs = (f"plan/{prepared['envelope']['envelope_id']}",)
+        envelope_id = str(prepared["envelope"]["envelope_id"])
+        refs = (f"plan/{envelope_id}",)
+        is_claimed = find_claim(self._ledger(), "plan", envelope_id) is not None
+        effect = plan_effect(outcome, prepared["envelope"]["approvals"]["irreversible"], is_claimed=is_claimed)
         if not isinstance(outcome, PlanOutcome):
             payload: dict[str, Any] = {
                 "type": "plan",
                 "status": outcome.status,
                 "errors": [one.tree() for one in outcome.errors],
             }
-            return BoundActionResult(False, payload, refs, time.monotonic() > deadline)
+            return BoundActionResult(False, payload, refs, time.monotonic() > deadline, effect=effect)
         done = outcome.status.status == "SUCCESS"
         payload = {
             "type": "plan",
@@ -131,18 +147,35 @@ class GoalActionRunner:
             "errors": [one.tree() for one in outcome.errors],
             **(self._answer(prepared) if done and prepared["reads"] else {}),
         }
-        return BoundActionResult(done, payload, refs, not done and time.monotonic() > deadline)
+        return BoundActionResult(done, payload, refs, not done and time.monotonic() > deadline, effect=effect)
 
     def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
         """Return the first rows of a query, masked, for the user. They are in no report and not in the ledger."""
         try:
-            document = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
+            found = self._first_query(prepared["envelope"])
         except RemitError:  # the plan was applied even so
             return {}
-        if not document.sql:
+        return {"answer": {name: found[name] for name in ("columns", "rows", "result_rows")}} if found else {}
+
+    def _outputs(self, simulation: Simulation, approved: Mapping[str, Any]) -> dict[str, JsonValue]:
+        """Return the outputs of a query, from the preview that was approved for this step.
+
+        For a file database this preview is the run: what it made is applied, and the query does not run again. A server
+        runs the statements once more when the plan is applied. So `catalogue check` allows outputs of a server only for
+        a query that changes nothing, and their values are those at the approval, a moment before.
+        """
+        found = self._first_query(approved) if simulation.outputs else None
+        if not found or not found["rows"]:
             return {}
-        first_query = document.sql[0].tree()
-        return {"answer": {name: first_query[name] for name in ("columns", "rows", "result_rows")}}
+        names = [column["name"] for column in found["columns"]]
+        return outputs_of_row(simulation.outputs, names, found["rows"][0], f"simulation {simulation.id}")
+
+    def _first_query(self, envelope: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the first query of the preview that was approved, or nothing. An old envelope does not name it."""
+        plans, named = self._plans(), envelope.get("preview_digest")
+        stored = plans.previews.find(named) if named is not None else None
+        document = (stored or plans.preview(canonical_bytes(envelope["plan"]))).document
+        return document.sql[0].tree() if document.sql else {}
 
     def _find_applied(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
         """Return the outcome of a plan that has ended. Its approval may have expired, but the outcome stays valid."""
@@ -164,8 +197,9 @@ class GoalActionRunner:
             if not isinstance(done, ClaimCompleted):
                 raise RefusedError(Reason.STATE_MISSING, "the task that is to be undone has no outcome")
             result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
-            payload = {"type": "undo", "result": result.tree()}
-            return BoundActionResult(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
+            restored = {"type": "undo", "result": result.tree()}
+            is_undone, refs = result.status == "SUCCESS", (f"task/{result.task_id}",)
+            return BoundActionResult(is_undone, restored, refs, effect=task_effect(result))
         refusals: list[RefusedError] = []
         hooks = PlanHooks(on_refusal=refusals.append)
         outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]), hooks=hooks)
@@ -174,13 +208,14 @@ class GoalActionRunner:
             if errors and problem.reason is Reason.DRIFTED:
                 # The advice of a plan names options of `remit rollback`, which a goal does not have.
                 errors[0]["message"] = f"{problem.what} (at {problem.where}). {DRIFT_ADVICE}"
-        first_query: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "type": "undo",
             "status": outcome.status,
             "order_id": outcome.order_id,
             "errors": errors,
         }
-        return BoundActionResult(outcome.status == "EXECUTED", first_query, (f"rollback/{outcome.order_id}",))
+        is_undone, refs = outcome.status == "EXECUTED", (f"rollback/{outcome.order_id}",)
+        return BoundActionResult(is_undone, payload, refs, effect=rollback_effect(outcome.status))
 
     def _approved(self, simulation: Simulation, bound: PlanAction, name: str, deadline: float) -> dict[str, Any]:
         """Approve the plan: the confirmation, or the policy, is for exactly this plan, so the protocol key signs it."""
@@ -255,6 +290,10 @@ class GoalActionRunner:
                 next_step="`remit ledger trace` shows the outcome.",
             )
         return prepared
+
+
+def _with_outputs(given: Mapping[str, JsonValue]) -> dict[str, Any]:
+    return {OUTPUTS: dict(given)} if given else {}
 
 
 def action_id_of(tenant_id: str, idempotency_key: str) -> str:
