@@ -1,13 +1,14 @@
 """Replay: makes a decision again from its stored documents. If the result differs, the decision must not be used."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.goals.packets import FINDER_PACKET
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.crypto.signing import Keyring
-from remit.goals.composite.layout import Outputs, rolled_back_id
+from remit.goals.composite.layout import WHOLE, Outputs, rolled_back_id
+from remit.goals.composite.replay_moves import find_move_problems
 from remit.goals.decisions import DecisionRecord
 from remit.goals.gates import ApprovalWindow, ConfirmationReply, Evidence, GateVerdict, decide
 from remit.goals.history import History, load_decision, read_history, require_recorded
@@ -100,9 +101,20 @@ def replay_goal(
 ) -> Iterator[ReplayedDecision]:
     """Replay every decision about a goal, in order. A decision that cannot be replayed is reported with the reason."""
     history: History = read_history(connection, keyring, tenant_id, correlation_id)
+    problems: Mapping[int, str] = {}
+    if history.has_several_steps and history.decision_ref is not None:
+        documents = DocumentStore(connection, tenant_id)
+        record = load_decision(connection, tenant_id, history.decision_ref)
+        problems = find_move_problems(documents, past, record, history.steps)
     for recorded in history.steps:
         if recorded.row.dispatch_decision_hash is not None:
-            yield _replayed(connection, keyring, past, tenant_id, recorded)
+            replayed = _replayed(connection, keyring, past, tenant_id, recorded)
+        elif recorded.row.step_id == WHOLE or recorded.seq in problems:
+            replayed = _replayed_move(connection, keyring, tenant_id, recorded)
+        else:
+            continue
+        why = replayed.why or problems.get(recorded.seq, "")
+        yield replace(replayed, agrees=not why, why=why)
 
 
 def _replayed(
@@ -119,6 +131,19 @@ def _replayed(
     dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "RETRIED", "SUCCEEDED", "FAILED"}
     code = row.reason_code or ""
     return ReplayedDecision(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why, because)
+
+
+def _replayed_move(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, recorded: Recorded
+) -> ReplayedDecision:
+    """Return a row that no decision of the gates made: the begin or the end of a goal with several steps."""
+    row, why = recorded.row, ""
+    try:
+        require_recorded(connection, keyring, tenant_id, recorded)
+    except RemitError as problem:
+        why = str(problem)
+    code, ref = row.reason_code or "", row.finder_packet_ref or ""
+    return ReplayedDecision(row.event_id, recorded.created_at, row.event, code, False, ref, not why, why)
 
 
 def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:

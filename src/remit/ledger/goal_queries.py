@@ -34,6 +34,8 @@ _ANSWER_COUNT: Final = """SELECT count(*) FROM agent_execution_confirmation_ledg
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' AND step_id = ?"""
 _OF_KIND: Final = """SELECT seq, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT ?"""
+_STARTED: Final = """SELECT tenant_id, correlation_id, updated_at FROM agent_execution_current
+  WHERE step_id = 'goal' AND event = 'STARTED' ORDER BY tenant_id, updated_at"""
 _POSITION: Final = """SELECT event, entry_seq FROM agent_execution_current
   WHERE tenant_id = ? AND plan_id = ? AND step_id = ?"""
 
@@ -48,6 +50,14 @@ class Recorded(NamedTuple):
     seq: int
     created_at: str
     row: StepRow
+
+
+class StartedGoal(NamedTuple):
+    """A goal with several steps that has not ended, and when it began."""
+
+    tenant_id: str
+    correlation_id: str
+    began_at: str
 
 
 class StepPosition(NamedTuple):
@@ -83,6 +93,11 @@ def entries_of_kind(
         return []
     rows = connection.rows(_OF_KIND, (tenant_id, correlation_id, kind, MOST_OF_KIND))
     return [(seq, json.loads(payload)) for seq, payload in rows]
+
+
+def started_goals(connection: Connection) -> list[StartedGoal]:
+    """Return the goals with several steps that have not ended, by the projection. Check the history of each."""
+    return [StartedGoal(*row) for row in connection.rows(_STARTED)]
 
 
 def waiting_decision(connection: Connection, tenant_id: str, correlation_id: str) -> str | None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from remit.goals.composite.driver import StepsDriver
 from remit.goals.service import Reply
 from tests.goals.composite.composites import COMPOSITE_POLICY, COMPOSITE_SIMULATIONS
 from tests.goals.goal_office import Office
@@ -72,3 +74,28 @@ def test_a_completed_goal_is_rolled_back_after_one_confirmation(tidy: Office) ->
     assert not (tidy.base / "two.txt").exists()
     replayed = tidy.goals.replay(ended.goal.correlation_id, tenant="acme")
     assert [each.why for each in replayed if not each.agrees] == []
+
+
+def test_a_goal_whose_process_ended_between_two_steps_is_continued_by_another(
+    tidy: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = tidy.ask("tidy one and two")
+    real = StepsDriver._move  # noqa: SLF001 - the process ends there
+
+    def move(self: StepsDriver, *given: Any) -> Any:
+        result = real(self, *given)
+        if tidy.archived():
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(StepsDriver, "_move", move)
+    with pytest.raises(KeyboardInterrupt):
+        yes(tidy, first)
+    monkeypatch.undo()
+    tidy.close()
+    tidy.workspace = tidy.opened()
+    recovered = tidy.workspace.recover()
+    assert [each.key for each in recovered] == [first.goal.correlation_id]
+    second = tidy.goals.read_reply(first.goal.correlation_id, user="mia", tenant="acme")
+    assert second.outcome.reason_code == "CONFIRMATION_REQUIRED"
+    assert yes(tidy, second).outcome.user_visible_text == "All steps are done."
