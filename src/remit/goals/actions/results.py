@@ -27,13 +27,13 @@ from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import INPUTS_BY_CAPABILITY
 from remit.core.errors import Reason, RefusedError
 from remit.execution.recovery import NOT_KNOWN
+from remit.goals.binding.binding import READING_ACTIONS
 from remit.goals.binding.fields import problem_with, read_text
 from remit.goals.ports import Effect
 from remit.masking import mask_text
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.plans.apply.verify_and_undo import NOT_RESTORED
 
-READING: Final = frozenset({"navigate", "screenshot", "snapshot"})
 _CUT: Final = 1_000
 """The length at which a report cuts a warning. The end of a longer one is not known."""
 _MASKED: Final = re.compile(r"\*{3}|\.\.\.[A-Za-z0-9_-]{4}|\\")
@@ -103,7 +103,7 @@ def browser_effect(action: Action, result: ActionResult) -> Effect | None:
     # `sent` counts the requests that change something and were sent or may have been. An action that presses nothing
     # causes no others. That of an action that presses is not certain: a GET request is not counted, and a held request
     # may be sent later. But it never began if `result` is that of opening its page.
-    presses_nothing = action.type in READING or result.action_id != action.action_id
+    presses_nothing = action.type in READING_ACTIONS or result.action_id != action.action_id
     is_closed = NOT_KNOWN in str(result.tree())
     return "NONE" if presses_nothing and result.sent == 0 and not is_closed else "UNKNOWN"
 

@@ -26,6 +26,8 @@ from remit.goals.binding.fields import render_value, require_fields
 from remit.goals.binding.slots import Slot, SlotPlace, Where, classify_slot, pieces_of
 
 SQL_ACTION_ID: Final = "query"
+READING_ACTIONS: Final = frozenset({"navigate", "screenshot", "snapshot"})
+"""The browser actions that only read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Self
 
-from remit.contracts.config.config import SystemConfig
+from remit.contracts.config.config import PostgresqlConnection, SystemConfig
 from remit.contracts.goals.packets import PacketStep
 from remit.contracts.goals.simulation import CatalogueSnapshot, CompositeBinding, Simulation, SqlBinding, State
 from remit.core.canonical import canonical_bytes, digest
@@ -112,19 +112,29 @@ def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]
 
 
 def find_unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[CatalogueFinding]:
-    """Return the queries for a database that remit.yaml does not name. Users could confirm them, but never run them."""
+    """Return the queries that users could confirm and never run, and outputs that a connection cannot give.
+
+    A query for a database that remit.yaml does not name cannot run. The rows of a server are known from its preview. So
+    it gives no outputs if that preview does not run the query, or if the query changes rows: the run makes others.
+    """
     named = ", ".join(sorted(config.connections)) or "none"
-    return [
-        CatalogueFinding(
-            "goals.catalogue",
-            each.id,
-            "binding.connection",
-            f"remit.yaml has no connection {each.binding.connection!r}; it has {named}",
-            "Name one of them, or add the connection under `connections`.",
-        )
-        for each in definitions
-        if isinstance(each.binding, SqlBinding) and each.binding.connection not in config.connections
-    ]
+    found: list[CatalogueFinding] = []
+    for each in definitions:
+        if not isinstance(each.binding, SqlBinding):
+            continue
+        connection = config.connections.get(each.binding.connection)
+        if connection is None:
+            what = f"remit.yaml has no connection {each.binding.connection!r}; it has {named}"
+            advice = "Name one of them, or add the connection under `connections`."
+            found.append(CatalogueFinding("goals.catalogue", each.id, "binding.connection", what, advice))
+        elif isinstance(connection, PostgresqlConnection) and each.outputs and not _shows_rows(each, connection):
+            what = "on a server, only a query that reads has outputs, and its connection needs `preview: execute`"
+            found.append(CatalogueFinding("goals.catalogue", each.id, "outputs", what, "Read it in a step of its own."))
+    return found
+
+
+def _shows_rows(simulation: Simulation, connection: PostgresqlConnection) -> bool:
+    return simulation.impact == "read_only" and connection.preview == "execute"
 
 
 def read_only_connections(config: SystemConfig) -> tuple[str, ...]:

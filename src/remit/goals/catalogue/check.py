@@ -13,6 +13,7 @@ from remit.contracts.goals.simulation import (
     UNDOES,
     BrowserBinding,
     ChoiceField,
+    CompositeBinding,
     FieldSpec,
     IdentifierField,
     PlanBinding,
@@ -25,18 +26,24 @@ from remit.contracts.goals.simulation import (
 from remit.contracts.plans.plan import Plan
 from remit.contracts.tasks.task import NO_EFFECT, TaskManifest
 from remit.core.errors import RemitError
-from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction, open_tree, walk
+from remit.goals.binding.binding import (
+    READING_ACTIONS,
+    BoundAction,
+    BrowserAction,
+    PlanAction,
+    TaskAction,
+    open_tree,
+    walk,
+)
 from remit.goals.binding.fields import compile_pattern
 from remit.goals.binding.slots import Where, classify_slot, find_slot_name, problem_at
-from remit.goals.catalogue.files import CatalogueFinding, Definition
+from remit.goals.catalogue.composite_check import composite_problems, output_problems
+from remit.goals.catalogue.files import CatalogueFinding, Definition, Problem
 from remit.goals.catalogue.phrases import phrase_problem, phrase_shape
 from remit.goals.catalogue.samples import sample_actions
 from remit.goals.confirmation.parser import load_lexicon
 
 MAX_ID: Final = 200
-_READING: Final = frozenset({"navigate", "screenshot", "snapshot"})
-Problem = tuple[str, str, str]
-"""The field or place, the problem, and the next step."""
 
 
 def check_definitions(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[CatalogueFinding, ...]:
@@ -66,7 +73,9 @@ def _problems(
         *binding,
         *([] if binding else _contract_problems(simulation)),
         *_impact_problems(simulation, read_only),
-        *_rollback_problems(simulation, known),
+        *([] if isinstance(simulation.binding, CompositeBinding) else _rollback_problems(simulation, known)),
+        *composite_problems(simulation, known),
+        *output_problems(simulation),
     ]
 
 
@@ -208,7 +217,9 @@ def _only_reads(simulation: Simulation, read_only: Collection[str]) -> bool:
         return binding.capability_id == NO_EFFECT
     if isinstance(binding, SqlBinding):
         return binding.connection in read_only and binding.save_results_to is None
-    return isinstance(binding, BrowserBinding) and binding.action.get("type") in _READING
+    if isinstance(binding, CompositeBinding):
+        return True  # its impact is compared with that of each step
+    return isinstance(binding, BrowserBinding) and binding.action.get("type") in READING_ACTIONS
 
 
 def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> Iterator[Problem]:
@@ -222,7 +233,9 @@ def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> 
         yield "rollback", "it names itself", "Name another simulation."
     elif other is None:
         yield "rollback", "it names a simulation that the catalogue does not have", "Add it, or name another."
-    elif other.impact == "read_only":
+    elif isinstance(other.binding, CompositeBinding):
+        yield "rollback", f"{other.id} has several steps, so it cannot be a rollback", "Name one with its own action."
+    elif other.impact == "read_only" != simulation.impact:
         yield "rollback", f"{other.id} is read_only, so it cannot roll back anything", "Name one that changes it back."
     elif isinstance(simulation.binding, UndoBinding) or UNDOES in simulation.fields:
         return  # a rollback itself: users request the rolled back change again as a goal of its own

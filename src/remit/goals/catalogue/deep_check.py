@@ -76,7 +76,7 @@ def check_queries_of(
 def _queries(definition: Definition, config: SystemConfig) -> Iterator[_Query]:
     """Return the queries. The other checks report a simulation that has no valid plan, or an unknown connection."""
     try:
-        action = next(sample_actions(definition.simulation))
+        action = next(sample_actions(definition.simulation), None)
         plan = Plan.from_tree(action.plan("x")) if isinstance(action, PlanAction) else None
     except RemitError:
         return

@@ -15,6 +15,8 @@ from remit.parsing.yaml import YAML_BOUNDS, parse_yaml
 
 MAX_FILE: Final = CatalogueFile.bounds.max_bytes
 MAX_SIMULATIONS: Final = 1_000
+Problem = tuple[str, str, str]
+"""The field or place, the problem, and the next step."""
 _PARSED: Final[TTLCache[tuple[str, ...], Any]] = TTLCache(2 * MAX_FILES, 600)
 _FILES: Final = FileCache()
 

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from remit.contracts.goals.simulation import (
     AmountField,
     ChoiceField,
+    CompositeBinding,
     FieldSpec,
     IdentifierField,
     IntegerField,
@@ -26,7 +27,12 @@ _SAMPLES: Final[dict[str, JsonValue]] = {
 
 
 def sample_actions(simulation: Simulation) -> Iterator[BoundAction]:
-    """Build the action with every optional field, and without. Raises the errors of `fill`."""
+    """Build the action with every optional field, and without. A composite simulation has none.
+
+    Raises the errors of `fill`.
+    """
+    if isinstance(simulation.binding, CompositeBinding):
+        return
     if any(isinstance(spec, TextField | IdentifierField) and spec.pattern for spec in simulation.fields.values()):
         simulation = _without_patterns(simulation)
     for names in (simulation.field_order, simulation.required):

@@ -132,7 +132,8 @@ class EmbeddedFinder:
         considered = tuple((match.entry.simulation.id, match.score, match.words) for match in matches)
         open_field = _first_open(top.entry.simulation, top.gathered)
         if not open_field:
-            return PacketDraft("match", considered=considered, fields=top.gathered.values)
+            steps = catalogue.steps_of(top.entry)
+            return PacketDraft("match", considered=considered, fields=top.gathered.values, steps=steps)
         if len(matches) > 1 and matches[1].score == top.score:
             return PacketDraft("refuse", reason_code="CANDIDATES_UNRESOLVED", considered=considered)
         question_args = (top.entry.simulation, open_field, language_tag)
@@ -247,7 +248,8 @@ def _read_answer(thread: ThreadState, language_tag: str, reading: Reading, catal
     open_field = _first_open(simulation, gathered)
     considered = ((simulation.id, EXACT, ()),)
     if not open_field:
-        return PacketDraft("match", considered=considered, fields=gathered.values)
+        steps = catalogue.steps_of(entry)
+        return PacketDraft("match", considered=considered, fields=gathered.values, steps=steps)
     if thread.attempt >= MAX_ATTEMPTS:
         return PacketDraft("refuse", reason_code="CLARIFY_LIMIT", considered=considered)
     question_args = (simulation, open_field, language_tag)

@@ -11,6 +11,7 @@ from remit.contracts.goals.packets import (
     FINDER_PACKET,
     ClarifyPacket,
     MissingSimulationPacket,
+    PacketStep,
     RefusePacket,
     SimulationMatchPacket,
 )
@@ -56,6 +57,8 @@ class PacketDraft:
     question: str = ""
     awaiting: str | None = None
     attempt: int = 0
+    steps: tuple[PacketStep, ...] = ()
+    """The steps of the first candidate, if it is composite."""
 
 
 def seal_packet(
@@ -107,7 +110,8 @@ _REQUEST = (
 def _packet_fields(draft: PacketDraft) -> dict[str, Any]:
     if draft.outcome == "match":
         candidates = [{"simulation_id": name, "score": score / 10_000} for name, score, _ in draft.considered]
-        return {"candidates": candidates, "fields": dict(draft.fields)}
+        steps = {"steps": [step.tree() for step in draft.steps]} if draft.steps else {}
+        return {"candidates": candidates, "fields": dict(draft.fields), **steps}
     if draft.outcome == "clarify":
         return {"question": draft.question, "field": draft.awaiting, "attempt": draft.attempt}
     return {"reason_code": draft.reason_code} if draft.outcome == "refuse" else {"intent": draft.intent}
