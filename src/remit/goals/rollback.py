@@ -30,7 +30,12 @@ VERSION: Final = "rollback-1"
 
 
 def rollback_packet(
-    original: Recorded, fields: Mapping[str, JsonValue], catalogue: Catalogue, correlation_id: str
+    original: Recorded,
+    fields: Mapping[str, JsonValue],
+    catalogue: Catalogue,
+    correlation_id: str,
+    *,
+    own_step: bool = False,
 ) -> SimulationMatchPacket:
     """Build the packet of a rollback, in place of the Finder.
 
@@ -39,17 +44,18 @@ def rollback_packet(
         fields: The values with which the step ran. The packet has those that the rollback simulation has too.
         catalogue: The present catalogue.
         correlation_id: The goal that rolls back: a new one, or the same goal if it rolls back its own step.
+        own_step: A goal rolls back its own step. Then the gates refuse a simulation that is missing, and record it.
 
     Raises:
         RefusedError: The catalogue does not have that simulation, or the step has no rollback.
     """
     named = (original.row.rollback_plan_ref or "").partition("@")[0]
     entry = catalogue.find(named)
-    if entry is None:
+    if entry is None and not (own_step and named):
         raise _refused(
             original.row.correlation_id, f"the catalogue does not have its rollback simulation ({named or 'none'})"
         )
-    wanted = entry.simulation.fields
+    wanted = entry.simulation.fields if entry is not None else {}
     given = {name: value for name, value in fields.items() if name in wanted}
     if UNDOES in wanted:
         given[UNDOES] = original.row.correlation_id
@@ -66,14 +72,6 @@ def rollback_packet(
         "fields": given,
     }
     return SimulationMatchPacket.from_tree(tree, source="the goal that rolls back")
-
-
-def require_same_rollback(original: Recorded, catalogue: Catalogue) -> None:
-    """Refuse to roll back a step of the same goal with another simulation than the confirmed one."""
-    named, _, confirmed = (original.row.rollback_plan_ref or "").partition("@")
-    entry = catalogue.find(named)
-    if entry is None or entry.digest != confirmed:
-        raise _refused(original.row.correlation_id, f"its rollback simulation ({named}) has changed since")
 
 
 class UndoneStep(NamedTuple):

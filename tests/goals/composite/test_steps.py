@@ -56,7 +56,10 @@ def test_an_answer_to_one_step_never_counts_for_another(tidy: Office) -> None:
     first = tidy.ask("tidy one and two")
     yes(tidy, first)
     again = yes(tidy, first)
-    assert again.outcome.reason_code == "CONFIRMATION_MISSING"
+    assert again.outcome.reason_code == "CONFIRMATION_REQUIRED"
+    assert "Step 3 of 3" in again.outcome.user_visible_text
+    assert tidy.answer(first, "yes").outcome.reason_code == "CONFIRMATION_MISSING"
+    assert tidy.answer(first, "yes", step="step-1").outcome.reason_code == "CONFIRMATION_MISSING"
     assert not (tidy.base / "two.txt").exists()
 
 
@@ -74,6 +77,16 @@ def test_a_completed_goal_is_rolled_back_after_one_confirmation(tidy: Office) ->
     assert not (tidy.base / "two.txt").exists()
     replayed = tidy.goals.replay(ended.goal.correlation_id, tenant="acme")
     assert [each.why for each in replayed if not each.agrees] == []
+
+
+def test_a_rollback_simulation_that_changed_since_is_refused_and_the_effect_is_named(tidy: Office) -> None:
+    second = yes(tidy, tidy.ask("tidy one and two"))
+    changed = [{**each, "title": "Other"} if each["id"] == "undo-archive" else each for each in COMPOSITE_SIMULATIONS]
+    tidy.write_catalogue(*changed)
+    ended = yes(tidy, second, "no")
+    assert ended.outcome.user_visible_text.endswith("The effects of these steps remain: one.")
+    assert tidy.events(second.goal.correlation_id)[-2:] == ["REFUSED", "ABORTED_PARTIAL"]
+    assert tidy.archived() == ["one"]
 
 
 def test_a_goal_whose_process_ended_between_two_steps_is_continued_by_another(

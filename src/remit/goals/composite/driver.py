@@ -47,7 +47,7 @@ from remit.goals.decisions import build_goal_documents
 from remit.goals.dispatch import AlreadyStartedError
 from remit.goals.history import History, load_decision, read_history, require_recorded
 from remit.goals.recording import TransactionHook, record_ending
-from remit.goals.rollback import require_same_rollback, rollback_packet
+from remit.goals.rollback import rollback_packet
 from remit.goals.rules import LiveRules, PastRules
 from remit.goals.user_messages import ending_text
 from remit.ledger.documents import DocumentStore, StoredDocument
@@ -260,12 +260,17 @@ class StepsDriver:
         return found
 
     def _require_answer_for_open_step(self, situation: Situation) -> str | None:
-        """Return the step that the answer is for. An answer to one step never counts for another."""
+        """Return the step that the answer is for. An answer to one step never counts for another.
+
+        A repeated answer to a step that was decided already is not used again.
+        """
         state = self._goal.confirm_state
         if state.answer is None:
             return None
         newest = {each.row.step_id: each.row.event for each in situation.history.steps}
         is_open = [step_id for step_id, event in newest.items() if event in OPEN and rolled_back_id(step_id) is None]
+        if state.step_id in newest and state.step_id not in is_open:
+            return None
         if state.step_id is None or state.step_id not in is_open:
             what = "does not say for which step it is" if state.step_id is None else "is for a step that does not wait"
             raise RefusedError(
@@ -335,8 +340,8 @@ class StepsDriver:
                 packet = FINDER_PACKET.from_tree(tree, source="a stored packet")
             else:
                 catalogue = self._core.live(goal.tenant_id, connection).catalogue
-                require_same_rollback(done, catalogue)
-                packet = rollback_packet(done, self._fields_of(connection, done), catalogue, goal.correlation_id)
+                fields = self._fields_of(connection, done)
+                packet = rollback_packet(done, fields, catalogue, goal.correlation_id, own_step=True)
         if not isinstance(packet, SimulationMatchPacket):
             raise TypeError("a rollback has a match packet")
         later = [each for each in situation.progress if each.event == "ROLLED_BACK"]
@@ -345,6 +350,8 @@ class StepsDriver:
             rollback_documents(self._documents, packet),
             own_id,
             own_packet=packet,
+            # The gates refuse another definition of the rollback simulation than the one that was confirmed.
+            planned=(done.row.rollback_plan_ref or "").partition("@")[2],
             covered_by=done.row.confirmation_parse_proof_ref,
             sequence={
                 **self._state_of(situation),
