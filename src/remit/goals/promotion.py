@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 from remit.contracts.goals.simulation import Simulation, StatePayload
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import tenant_flag
-from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry, build_catalogue, refusal
+from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry, build_catalogue, entry_digest, refusal
 from remit.goals.catalogue.files import CatalogueFinding
 from remit.identity.person import Person, agent_cannot_decide
 from remit.ledger.entry import NewEntry
@@ -91,6 +91,8 @@ class PromotionService:
     ) -> CatalogueEntry:
         """Make a simulation ACTIVE for a tenant, as it is now.
 
+        This covers the steps of a composite one as they are now. Each step is a simulation that is promoted itself too.
+
         Args:
             simulation_id: The id of the simulation, a draft or a retired one.
             tenant_id: The tenant.
@@ -106,12 +108,14 @@ class PromotionService:
                 not a person, or `remit catalogue check` finds a problem in a file of the catalogue or in its queries.
         """
         self._require_person_and_tenant(who, tenant_id)
-        found = next((each for each in self._definitions() if each.id == simulation_id), None)
+        known = {each.id: each for each in self._definitions()}
+        found = known.get(simulation_id)
         if found is None:
             raise self._refused(
                 Reason.SIMULATION_UNKNOWN, "no file of the catalogue has such a simulation", simulation_id, tenant_id
             )
-        if digest is not None and digest != found.own_digest:
+        current = entry_digest(found, known)
+        if digest is not None and digest != current:
             raise self._refused(
                 Reason.BINDING_MISMATCH,
                 "the simulation is not the one that you read: its file has changed since",
@@ -123,14 +127,14 @@ class PromotionService:
             raise refusal(findings)
 
         def decide(states: dict[str, PromotedState]) -> StatePayload:
-            known = states.get(simulation_id)
-            if known is not None and known.digest == found.own_digest and known.state == "ACTIVE":
+            before = states.get(simulation_id)
+            if before is not None and before.digest == current and before.state == "ACTIVE":
                 what = "the current version of this simulation is ACTIVE already"
                 raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
-            return _payload(simulation_id, found.version, found.own_digest, "ACTIVE", reason)
+            return _payload(simulation_id, found.version, current, "ACTIVE", reason)
 
         self._change(tenant_id, who, decide)
-        return CatalogueEntry(found, found.own_digest, "ACTIVE")
+        return CatalogueEntry(found, current, "ACTIVE")
 
     def retire(self, simulation_id: str, *, tenant_id: str, who: Person, reason: str | None = None) -> PromotedState:
         """Stop a simulation immediately. This works also if its file was changed or removed.

@@ -1,9 +1,17 @@
 """The service for the catalogue. People see simulations, and admins promote and retire them. Agents can do neither."""
 
-from remit.contracts.services.admin import CatalogueView, SimulationLine, SimulationView, StateSaid
+from collections.abc import Iterator
+
+from remit.contracts.services.admin import (
+    CatalogueView,
+    SimulationLine,
+    SimulationStepLine,
+    SimulationView,
+    StateSaid,
+)
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import printable
-from remit.goals.catalogue.catalogue import CatalogueEntry
+from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.person import Person
 from remit.ledger.goal_queries import PromotedState
@@ -24,7 +32,7 @@ class CatalogueService:
         return CatalogueView(
             tenant_id=tenant,
             catalogue_ref=entries.ref,
-            simulations=tuple(map(make_line, entries)),
+            simulations=tuple(make_line(entry, entries) for entry in entries),
             changed=standing.changed,
             gone=standing.missing,
         )
@@ -43,7 +51,8 @@ class CatalogueService:
         """Return one simulation with its whole definition, and the digest that `promote` takes."""
         require(caller, Right.SEE)
         promotion = self._context.workspace.promotion
-        entry = promotion.catalogue(tenant).find(simulation_id)
+        entries = promotion.catalogue(tenant)
+        entry = entries.find(simulation_id)
         if entry is None:
             raise RefusedError(
                 Reason.STATE_MISSING,
@@ -54,7 +63,7 @@ class CatalogueService:
         state = promotion.states(tenant).get(simulation_id)
         return SimulationView(
             tenant_id=tenant,
-            line=make_line(entry),
+            line=make_line(entry, entries),
             said=make_state_view(state) if state is not None else None,
             simulation=entry.simulation.tree(),
         )
@@ -76,7 +85,7 @@ class CatalogueService:
         return make_state_view(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=clean_reason(reason)))
 
 
-def make_line(entry: CatalogueEntry) -> SimulationLine:
+def make_line(entry: CatalogueEntry, catalogue: Catalogue) -> SimulationLine:
     simulation = entry.simulation
     return SimulationLine(
         simulation_id=simulation.id,
@@ -88,7 +97,25 @@ def make_line(entry: CatalogueEntry) -> SimulationLine:
         access_action=simulation.access_action,
         rollback=simulation.rollback,
         definition_digest=entry.digest,
+        steps=tuple(_steps(entry, catalogue)),
     )
+
+
+def _steps(entry: CatalogueEntry, catalogue: Catalogue) -> Iterator[SimulationStepLine]:
+    for step in catalogue.steps_of(entry):
+        runs = catalogue.find(step.simulation)
+        if runs is None:
+            continue
+        undo = catalogue.find(runs.simulation.rollback) if runs.simulation.rollback else None
+        yield SimulationStepLine(
+            step=step.step,
+            simulation_id=step.simulation,
+            definition_digest=step.simulation_digest,
+            state=runs.state,
+            rollback=undo.simulation.id if undo is not None else None,
+            rollback_digest=undo.digest if undo is not None else None,
+            rollback_state=undo.state if undo is not None else None,
+        )
 
 
 def _require_admin(caller: Caller) -> Person:

@@ -1,5 +1,6 @@
 """`remit catalogue`: lists, checks, promotes and retires simulations."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from remit.services.catalogue import clean_reason, make_line, make_state_view
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.goals.catalogue.catalogue import CatalogueEntry
+    from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
     from remit.ledger.goal_queries import PromotedState
 
 reason_option: Final = click.option("--reason", help="The reason, for the ledger.")
@@ -47,7 +48,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
             {
                 "tenant_id": tenant,
                 "catalogue_ref": entries.ref,
-                "simulations": [_short(entry) for entry in entries],
+                "simulations": [_short(entry, entries) for entry in entries],
                 "changed": list(status.changed),
                 "gone": list(status.missing),
             }
@@ -60,7 +61,7 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
     else:
         show_table(
             ("simulation", "version", "state", "impact", "risk", "access", "rolled back by"),
-            [tuple(_short(entry)[name] or "" for name in _COLUMNS) for entry in entries],
+            [row for entry in entries for row in _rows(entry, entries)],
         )
     for name in status.missing:
         what = f"{name} is ACTIVE, but no file contains it any more, so it cannot run"
@@ -79,7 +80,8 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
     """Show one simulation, with the digest for `promote --digest`."""
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
-        entry = workspace.promotion.catalogue(tenant).find(simulation_id)
+        entries = workspace.promotion.catalogue(tenant)
+        entry = entries.find(simulation_id)
         state = workspace.promotion.states(tenant).get(simulation_id)
         flag = tenant_flag(tenant, workspace.config.tenants)
     if entry is None:
@@ -92,7 +94,7 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
     last = _to_tree(state) if state else None
     if as_json:
         tree = {"tenant_id": tenant, "state": entry.state, "digest": entry.digest, "last_change": last}
-        show_json({**tree, "simulation": entry.simulation.tree()})
+        show_json({**tree, **_steps(entry, entries), "simulation": entry.simulation.tree()})
         return
     title = entry.simulation.title_in("en")
     click.echo(f"{display_name(title)} ({entry.simulation.id}), {entry.state} for {display_name(tenant)}")
@@ -100,6 +102,7 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
     if last:
         same = "" if last["digest"] == entry.digest else ", for an earlier definition"
         click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {display_name(last['by'])}{same}")
+    _print_steps(entry, entries)
     show_json(entry.simulation.tree())
 
 
@@ -163,7 +166,10 @@ def promote(
     if undo is not None and undo.state != "ACTIVE":
         obstacle = f"its rollback {undo.simulation.id} is {undo.state}, so it cannot be rolled back yet"
         click.echo(f"note: {obstacle}: remit catalogue promote {undo.simulation.id}{flag}", err=True)
-    _print_state(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
+    _note_inactive_steps(entry, catalogue, flag)
+    _print_state(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json, more=_steps(entry, catalogue))
+    if not as_json:
+        _print_steps(entry, catalogue)
 
 
 @catalogue.command()
@@ -190,17 +196,52 @@ def retire(
 _COLUMNS: Final = ("simulation_id", "version", "state", "impact", "risk", "access_action", "rollback")
 
 
-def _print_state(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: bool) -> None:
+def _print_state(
+    simulation_id: str, tenant: str, state: str, digest: str, *, as_json: bool, more: dict[str, Any] | None = None
+) -> None:
     if as_json:
-        show_json({"simulation_id": simulation_id, "tenant_id": tenant, "state": state, "digest": digest})
+        tree = {"simulation_id": simulation_id, "tenant_id": tenant, "state": state, "digest": digest}
+        show_json({**tree, **(more or {})})
     else:
         click.echo(f"{simulation_id} is {state} for {display_name(tenant)} ({digest})")
 
 
-def _short(entry: "CatalogueEntry") -> dict[str, Any]:
-    tree = make_line(entry).tree()
+def _note_inactive_steps(entry: "CatalogueEntry", entries: "Catalogue", flag: str) -> None:
+    needed = {step.simulation_id: step.state for step in make_line(entry, entries).steps}
+    needed |= {step.rollback: str(step.rollback_state) for step in make_line(entry, entries).steps if step.rollback}
+    for name, state in needed.items():
+        if state != "ACTIVE":
+            obstacle = f"its steps need {name}, which is {state}, so it cannot run yet"
+            click.echo(f"note: {obstacle}: remit catalogue promote {name}{flag}", err=True)
+
+
+def _print_steps(entry: "CatalogueEntry", entries: "Catalogue") -> None:
+    for number, step in enumerate(make_line(entry, entries).steps, start=1):
+        click.echo(f"step {number}, {step.step}: {step.simulation_id}, {step.state} ({step.definition_digest})")
+        if step.rollback is not None:
+            click.echo(f"  rolled back by {step.rollback}, {step.rollback_state} ({step.rollback_digest})")
+
+
+def _short(entry: "CatalogueEntry", entries: "Catalogue") -> dict[str, Any]:
+    tree = make_line(entry, entries).tree()
+    tree.pop("steps")
     digest = tree.pop("definition_digest")
-    return {**tree, "digest": digest}
+    return {**tree, "digest": digest, **_steps(entry, entries)}
+
+
+def _steps(entry: "CatalogueEntry", entries: "Catalogue") -> dict[str, Any]:
+    """Return the steps of a composite simulation as a member of JSON output. Nothing for any other simulation."""
+    steps = [step.tree() for step in make_line(entry, entries).steps]
+    listed = [{"digest" if name == "definition_digest" else name: step[name] for name in step} for step in steps]
+    return {"steps": listed} if listed else {}
+
+
+def _rows(entry: "CatalogueEntry", entries: "Catalogue") -> Iterator[tuple[Any, ...]]:
+    """Yield the row of a simulation, and one row for each step of a composite one."""
+    short = _short(entry, entries)
+    yield tuple(short[name] or "" for name in _COLUMNS)
+    for step in short.get("steps", ()):
+        yield f"  {step['step']}: {step['simulation_id']}", "", step["state"], "", "", "", step["rollback"] or ""
 
 
 def _to_tree(state: "PromotedState") -> dict[str, str]:

@@ -61,8 +61,23 @@ class TokenView(Contract):
     uses: Count
 
 
+class SimulationStepLine(Contract):
+    """A step of a composite simulation, with the digests and states of its simulation and of that one's rollback."""
+
+    step: Identifier
+    simulation_id: Identifier
+    definition_digest: Digest
+    state: ShortText
+    rollback: Identifier | None
+    rollback_digest: Digest | None
+    rollback_state: ShortText | None
+
+
 class SimulationLine(Contract):
-    """One simulation of the catalogue, and its state for the tenant."""
+    """One simulation of the catalogue, and its state for the tenant.
+
+    `steps` are those of a composite simulation, in the order in which they run. Its `definition_digest` covers them.
+    """
 
     simulation_id: Identifier
     version: ShortText
@@ -73,6 +88,7 @@ class SimulationLine(Contract):
     access_action: ShortText
     rollback: ShortText | None
     definition_digest: Digest
+    steps: Many[SimulationStepLine] = ()
 
 
 class CatalogueView(Contract):
