@@ -79,7 +79,7 @@ def _all_steps(evidence: Evidence, target: StepTarget, step: AgentStep) -> tuple
     if target.whole is None:
         return (step,)
     steps = []
-    for planned in planned_steps(target.whole):
+    for planned in planned_steps(target.whole, evidence.catalogue):
         entry = evidence.catalogue.find(planned.simulation_id)
         if planned.step_id == step.step_id:
             steps.append(step)

@@ -127,7 +127,7 @@ def require_in_sequence(connection: Connection, envelope: DispatchEnvelope, evid
     if not isinstance(packet, SimulationMatchPacket) or not packet.steps:
         return
     whole = evidence.catalogue.find(packet.candidates[0].simulation_id)
-    steps = planned_steps(whole) if whole is not None else ()
+    steps = planned_steps(whole, evidence.catalogue) if whole is not None else ()
     plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
     before = itertools.takewhile(lambda each: each.step_id != envelope.step_id, steps)
     wanted = {WHOLE: "STARTED", **{each.step_id: "SUCCEEDED" for each in before}}

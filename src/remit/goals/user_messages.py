@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from remit.contracts.goals.error_codes import USER_TEXT
-from remit.contracts.goals.simulation import UndoBinding
+from remit.contracts.goals.simulation import CompositeBinding, UndoBinding
 from remit.core.text import printable
 from remit.goals.catalogue.catalogue import CatalogueEntry
-from remit.goals.composite.layout import StepTarget, planned_steps
+from remit.goals.composite.layout import StepTarget
+from remit.goals.composite.order import ordered_steps
 from remit.goals.confirmation.parser import Lexicon
 from remit.masking import mask_shown
 
@@ -49,8 +50,8 @@ def steps_note(target: StepTarget, language_tag: str) -> str:
     """Return the note before the question of a step: its place in the goal. Empty for a goal with a single step."""
     if target.whole is None:
         return ""
-    steps = planned_steps(target.whole)
-    place = [each.step_id for each in steps].index(target.step.step_id) + 1
+    steps = _step_names(target.whole)
+    place = steps.index(target.step.name) + 1
     title = target.whole.simulation.title_in(language_tag)
     note = f"Step {place} of {len(steps)} of “{title}”. "
     if place < len(steps):
@@ -60,12 +61,17 @@ def steps_note(target: StepTarget, language_tag: str) -> str:
 
 def undo_prompt(whole: CatalogueEntry, lexicon: Lexicon, language_tag: str, *, again: bool = False) -> str:
     """Return the question whether a whole goal with several steps is rolled back."""
-    names = ", ".join(each.name for each in reversed(planned_steps(whole)))
+    names = ", ".join(reversed(_step_names(whole)))
     title = whole.simulation.title_in(language_tag)
     words = lexicon.find_words(language_tag)
     begin = "That was neither a clear “yes” nor a clear “no”. " if again else ""
     answer = f"Answer “{words.yes}” to go on, “{words.no}” to stop." if words is not None else ""
     return f"{begin}Roll back all completed steps of “{title}”, the last one first: {names}. {answer}".rstrip()
+
+
+def _step_names(whole: CatalogueEntry) -> list[str]:
+    binding = whole.simulation.binding
+    return [each.id for each in ordered_steps(binding)] if isinstance(binding, CompositeBinding) else []
 
 
 def ending_text(ending: str, remaining: tuple[str, ...], step_text: str) -> str:

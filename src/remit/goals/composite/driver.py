@@ -207,7 +207,7 @@ class StepsDriver:
             if whole is None:
                 return None
             history = read_history(connection, self._core.keyring, goal.tenant_id, goal.correlation_id)
-            steps = planned_steps(whole)
+            steps = planned_steps(whole, catalogue)
             progress = read_progress(steps, history.steps)
             self._verify(connection, history)
             outputs = self._read_outputs(connection, history, steps)

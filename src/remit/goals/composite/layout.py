@@ -36,6 +36,8 @@ class PlannedStep(NamedTuple):
     name: str
     simulation_id: str
     definition: CompositeStep | None = None
+    only_reads: bool = False
+    """Whether its simulation only reads, so that it has no effect that can remain."""
 
     @property
     def retry(self) -> StepRetryPolicy:
@@ -85,15 +87,22 @@ def rolled_back_id(step_id: str) -> str | None:
     return step_id.removesuffix(_ROLLBACK) if step_id.endswith(_ROLLBACK) and not is_undo(step_id) else None
 
 
-def planned_steps(whole: CatalogueEntry) -> tuple[PlannedStep, ...]:
-    """Return the steps of a composite in the order in which they run."""
+def planned_steps(whole: CatalogueEntry, catalogue: Catalogue) -> tuple[PlannedStep, ...]:
+    """Return the steps of a composite in the order in which they run. `catalogue` has their simulations."""
     binding = whole.simulation.binding
     if not isinstance(binding, CompositeBinding):
         return ()
     return tuple(
-        PlannedStep(step_id_of(whole.digest, each.id), each.id, each.simulation, each)
+        PlannedStep(
+            step_id_of(whole.digest, each.id), each.id, each.simulation, each, _only_reads(catalogue, each.simulation)
+        )
         for each in ordered_steps(binding)
     )
+
+
+def _only_reads(catalogue: Catalogue, simulation_id: str) -> bool:
+    entry = catalogue.find(simulation_id)
+    return entry is not None and entry.simulation.impact == "read_only"
 
 
 def packet_problem(packet: SimulationMatchPacket, whole: CatalogueEntry, catalogue: Catalogue) -> str:
@@ -101,7 +110,7 @@ def packet_problem(packet: SimulationMatchPacket, whole: CatalogueEntry, catalog
     if not is_composite(whole.simulation):
         return "the packet has steps, and its simulation has none" if packet.steps else ""
     promoted = []
-    for step in planned_steps(whole):
+    for step in planned_steps(whole, catalogue):
         entry = catalogue.find(step.simulation_id)
         promoted.append((step.name, step.simulation_id, entry.digest if entry is not None else ""))
     named = [(each.step, each.simulation, each.simulation_digest) for each in packet.steps]
@@ -120,7 +129,7 @@ def find_target(
     if not is_composite(whole.simulation):
         step = PlannedStep(step_id, "", whole.simulation.id)
         return StepTarget(step, whole, packet.fields)
-    for number, step in enumerate(planned_steps(whole)):
+    for number, step in enumerate(planned_steps(whole, catalogue)):
         if step.step_id == step_id and step.definition is not None:
             entry = catalogue.find(packet.steps[number].simulation if number < len(packet.steps) else "")
             if entry is None:

@@ -45,6 +45,8 @@ class StepProgress:
     @property
     def may_remain(self) -> bool:
         """Whether an effect of the step may still be there."""
+        if self.step.only_reads:
+            return False
         if self.event == "FAILED" and self.failure is not None:
             return self.failure.row.effect != "NONE"
         return self.event in {"SUCCEEDED", *_DISPATCHED}

@@ -37,13 +37,13 @@ def find_move_problems(
 def _layout(documents: DocumentStore, past: PastRules, record: DecisionRecord) -> tuple[tuple[PlannedStep, ...], bool]:
     goal = documents.tree(record.goal_ref)
     packet = FINDER_PACKET.from_tree(documents.tree(goal["finder_packet_ref"]), source="a stored packet")
-    whole = None
-    if isinstance(packet, SimulationMatchPacket):
-        catalogue = past.catalogue(documents, packet.catalog_snapshot_ref)
-        whole = catalogue.find(packet.candidates[0].simulation_id)
+    if not isinstance(packet, SimulationMatchPacket):
+        return (), False
+    catalogue = past.catalogue(documents, packet.catalog_snapshot_ref)
+    whole = catalogue.find(packet.candidates[0].simulation_id)
     if whole is None or not isinstance(whole.simulation.binding, CompositeBinding):
         return (), False
-    return planned_steps(whole), whole.simulation.binding.keep
+    return planned_steps(whole, catalogue), whole.simulation.binding.keep
 
 
 def _problems(
