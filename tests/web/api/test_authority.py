@@ -132,6 +132,7 @@ CONSOLE: Final = (
     Row("GET", "/inbox/{rest:path}", PUBLIC, f"/inbox/request/{NO_ID}"),  # as above
     Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "plan"), ("id", THE_PLAN), ("decision", "deny"), YES]),
     Row("POST", "/inbox/compute", "L3333..", body=[("id", THE_PLAN), YES]),
+    Row("POST", "/inbox/withdraw", "L333...", body=[("id", THE_PLAN), YES]),
     Row("GET", "/runs", PAGE),
     Row("GET", "/runs/{name}", PAGE),
     Row("POST", "/runs/apply", "L3333..", body=[("name", THE_PLAN), ("force", "0"), YES]),
