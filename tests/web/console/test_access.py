@@ -99,6 +99,16 @@ def test_every_role_opens_every_page_and_each_button_needs_its_permission(stage:
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
 
 
+def test_the_inbox_marks_a_plan_that_would_fail(stage: Stage) -> None:
+    stage.propose("hopeless", replaced("x", "docs/none.md", "two", "TWO"))
+    assert stage.desk.plans.finish_previews(60)
+    cookie, _ = stage.cookie("inbox-reader", "viewer")
+    marked = re.findall(
+        r"<li class=\"sheet question\".*?</li>", stage.ask("GET", "/inbox", Cookie=cookie).text, re.DOTALL
+    )
+    assert {"plan hopeless" in each for each in marked if ">would fail</span>" in each} == {True}
+
+
 def test_people_who_cannot_deny_a_plan_and_its_proposer_are_offered_to_withdraw_it(stage: Stage) -> None:
     proposal = stage.propose("withdrawn", created("x", "docs/withdrawn.md", "x\n"))
     own = PersonCaller(Person("link:take-admin"), "admin")
