@@ -238,15 +238,15 @@ class PlanService(PlanRuns):
         This needs the right to compute, because it runs the plan's SQL and pipelines again. Refuses a plan that was
         applied or is closed. Refuses an approved plan if the new preview differs from the approved one.
         """
-        require(caller, Right.PROPOSE if isinstance(caller, AgentCaller) else Right.COMPUTE)
-        row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
             raise RefusedError(
                 Reason.PERMISSION_DENIED,
                 "an agent cannot have a preview computed, because the duration would tell what the files contain",
-                where=f"proposal {row.proposal_id}",
+                where=f"proposal {proposal_id}",
                 next_step="Remit computes it when the plan is proposed. A person can have it computed again.",
             )
+        require(caller, Right.COMPUTE)
+        row = self._require_row(caller, proposal_id)
         proposals = self._workspace.proposals
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
             raise already_closed_error(row, row.decided_at or row.created_at)
