@@ -41,7 +41,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_envelope
+from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_again, verify_envelope
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.error_codes import plan_error
@@ -177,7 +177,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         if request.envelope is None:
             raise UsageError(Reason.MISUSE, "a request that was loaded from a checkpoint has no authority")
         envelope = request.envelope
-        digest = self.environment.rules.config().digest()
+        digest = self.environment.rules.config_digest()
         return verify_envelope(envelope, digest, self.keyring(), now, plan_digest=envelope.plan.digest())
 
     def decide(self, request: PlanRequest) -> PolicyDecision:
@@ -307,9 +307,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
 
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
         """Verify the envelope again, with the current configuration and time."""
-        envelope = granted.envelope
-        config_digest = self.environment.rules.config().digest()
-        verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
+        verify_again(granted, self.environment.rules.config_digest(), self.keyring(), now)
 
     def consume_authority(self, granted: ApprovedPlan, batch: Batch, now: datetime) -> None:
         """End the approval's reference to its preview. The outputs stay open in this process."""
