@@ -206,8 +206,8 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             raise
 
     def release(self, granted: ApprovedPlan) -> None:
-        """Close the open transactions and the prepared files."""
-        self._executor.transactions.close(granted.envelope.envelope_id)
+        """Close the open transactions and the prepared files, and end a process that waits."""
+        self._executor.release(granted.envelope.envelope_id)
         self._discard_prepared(granted.envelope.envelope_id)
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
@@ -291,13 +291,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         """
         if checkpoint.doomed:
             return
-        if checkpoint.steps.steps:
-            self.environment.runner(
-                checkpoint.envelope_id,
-                needs_parsers=checkpoint.needs_parsers,
-                plan_id=checkpoint.plan_id,
-                steps=checkpoint.steps,
-            )
+        self._executor.prewarm(granted.envelope.plan, checkpoint, self._outputs.get(checkpoint.envelope_id, {}))
         try:
             self._executor.begin_remote(checkpoint, self._statements.get(checkpoint.envelope_id))
         except RemitError as problem:
@@ -317,7 +311,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def discard(self, text: str) -> None:
         """Remove the report folder of a checkpoint whose intent was never recorded, and end its transaction."""
         checkpoint = parse_checkpoint(text)
-        self._executor.transactions.close(checkpoint.envelope_id)
+        self._executor.release(checkpoint.envelope_id)
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 folder.discard()
