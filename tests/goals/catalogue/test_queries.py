@@ -14,7 +14,7 @@ from remit.plans.engines import sql_lint as sql_checking
 from tests.goals.catalogue.simulations import ALL, LOOKUP, REFUND, changed, simulation
 from tests.goals.goal_office import Office
 
-CONNECTIONS = {
+CONNECTIONS: dict[str, dict[str, Any]] = {
     "replica": {"type": "duckdb", "path": "replica.duckdb", "read_only": True},
     "shop": {"type": "duckdb", "path": "shop.duckdb"},
     "server": {"type": "postgresql", "url_variable": "NO_SUCH_SERVER", "read_only": True},
