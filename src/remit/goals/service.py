@@ -18,6 +18,7 @@ from remit.crypto.signing import Keyring
 from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.composite.driver import Situation
 from remit.goals.composite.layout import WHOLE
 from remit.goals.core import AgentCore
 from remit.goals.decisions import stored_attempts
@@ -170,6 +171,10 @@ class GoalService:
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
         return Reply(goal, self.core.read_outcome(goal))
 
+    def read_situation(self, goal: AgentGoalRequest) -> Situation | None:
+        """Return the state of a stored goal with several steps. None for any other goal."""
+        return self.core.read_situation(goal)
+
     def rollback(
         self,
         original: str,
@@ -237,6 +242,7 @@ class GoalService:
         approved: bool,
         reason: str = "",
         as_user: str | None = None,
+        step: str | None = None,
     ) -> None:
         """Record another person's decision about a goal that waits for an approval. Only the first decision is valid.
 
@@ -247,6 +253,7 @@ class GoalService:
             approved: True to approve, False to deny.
             reason: The person's reason, for the ledger. It is masked.
             as_user: The user of this tenant that the person is, if known. A user cannot approve their own goals.
+            step: The step that the person decides about, if the goal has several steps.
 
         Raises:
             RefusedError: The goal does not wait for an approval, the request has expired, the person is the user of
@@ -264,6 +271,8 @@ class GoalService:
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
             if history.last is None or history.event != "APPROVAL_REQUESTED":
                 raise _not_waiting_error(correlation_id, f"its state is {history.event or 'unknown'}")
+            if step is not None and history.last.row.step_id != step:
+                raise _not_waiting_error(correlation_id, f"another step of it waits now, {history.last.row.step_id}")
             window = history.approval_window(render_time(batch.time_in(tenant)))
             if window is not None and window.is_over:
                 raise RefusedError(

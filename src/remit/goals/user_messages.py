@@ -74,19 +74,29 @@ def _step_names(whole: CatalogueEntry) -> list[str]:
     return [each.id for each in ordered_steps(binding)] if isinstance(binding, CompositeBinding) else []
 
 
-def ending_text(ending: str, remaining: tuple[str, ...], step_text: str) -> str:
-    """Return the text about a whole goal with several steps that has ended. `step_text` is that of its last step."""
+def ending_text(ending: str, remaining: tuple[str, ...], step_text: str, *, is_stopped: bool = False) -> str:
+    """Return the text about a whole goal with several steps that has ended.
+
+    `step_text` is that of the step which stopped the goal, if `is_stopped`, or of its last step.
+    """
     match ending:
         case "COMPLETED":
             return "All steps are done."
         case "ABORTED_ROLLED_BACK":
             return f"{step_text} The steps before it were rolled back."
+        case "ROLLED_BACK" if is_stopped:
+            return f"{step_text} The completed steps were rolled back later."
         case "ROLLED_BACK":
             return "All steps were done, and were rolled back later."
         case "ABORTED_PARTIAL":
             return f"{step_text} The effects of these steps remain: {', '.join(remaining)}."
         case _:
             return step_text
+
+
+def running_text(done: int, count: int) -> str:
+    """Return the text about a goal with several steps that has not ended and waits for no person."""
+    return f"{done} of {count} steps are done. The goal has not ended."
 
 
 def user_text(code: str) -> str:

@@ -131,8 +131,16 @@ _WAITING: Final = """SELECT l.correlation_id, e.actor FROM agent_execution_ledge
       AND c.event = l.event
     LEFT JOIN ledger_entries e ON e.tenant_id = l.tenant_id AND e.correlation_id = l.correlation_id AND e.kind = ?
   WHERE l.tenant_id = ? AND l.entry_seq >= ? AND l.event = ? ORDER BY l.entry_seq DESC LIMIT ?"""
-_NEWEST: Final = """SELECT correlation_id, event, updated_at FROM agent_execution_current
-  WHERE tenant_id = ? ORDER BY updated_at DESC, entry_seq DESC LIMIT ?"""
+# A goal has one row, or one for each step and one for the whole goal. A step that waits says what the goal waits for.
+_NEWEST: Final = """SELECT correlation_id, CASE WHEN whole IS NULL THEN only_event WHEN waits IS NOT NULL THEN waits
+    WHEN undone > ended THEN 'STARTED' ELSE whole END, changed_at
+  FROM (SELECT max(correlation_id) AS correlation_id, max(event) AS only_event, max(updated_at) AS changed_at,
+      max(entry_seq) AS newest, max(CASE WHEN step_id = 'goal' THEN event END) AS whole,
+      max(CASE WHEN step_id = 'goal' THEN entry_seq END) AS ended,
+      max(CASE WHEN event = 'UNDO_ALLOWED' THEN entry_seq END) AS undone,
+      max(CASE WHEN event IN ('CONFIRMATION_REQUESTED', 'APPROVAL_REQUESTED') THEN event END) AS waits
+    FROM agent_execution_current WHERE tenant_id = ? GROUP BY plan_id) AS goals
+  ORDER BY changed_at DESC, newest DESC LIMIT ?"""
 _GOALS: Final = """SELECT correlation_id FROM agent_execution_ledger WHERE tenant_id = ?
   GROUP BY correlation_id ORDER BY min(entry_seq)"""
 _ENTRIES: Final = f"""SELECT {COLUMNS} FROM ledger_entries
@@ -166,7 +174,7 @@ def goals_of(connection: Connection, tenant_id: str) -> Iterator[str]:
 
 
 def newest_goals(connection: Connection, tenant_id: str, most: int) -> list[tuple[str, str, str]]:
-    """Return correlation, state and time of the newest goals, the last changed first."""
+    """Return correlation, state and time of the newest goals, the last changed first. One line for each goal."""
     return [(row[0], row[1], row[2]) for row in connection.rows(_NEWEST, (tenant_id, most))]
 
 

@@ -45,11 +45,11 @@ from remit.goals.composite.progress import (
 from remit.goals.composite.step_case import StepCase, rollback_documents
 from remit.goals.decisions import build_goal_documents
 from remit.goals.dispatch import AlreadyStartedError
-from remit.goals.history import History, load_decision, read_history, require_recorded
+from remit.goals.history import WAITING, History, load_decision, read_history, require_recorded
 from remit.goals.recording import TransactionHook, record_ending
 from remit.goals.rollback import rollback_packet
 from remit.goals.rules import LiveRules, PastRules
-from remit.goals.user_messages import ending_text
+from remit.goals.user_messages import ending_text, running_text
 from remit.ledger.documents import DocumentStore, StoredDocument
 from remit.ledger.goal_queries import Recorded
 from remit.ledger.writer import Batch, Ledger
@@ -57,7 +57,6 @@ from remit.store.connection import Connection
 
 MAX_MOVES: Final = 500
 """Far more than the steps, attempts and rollbacks of the longest goal."""
-WAITING: Final = frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"})
 OPEN: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
 """Events of a step for which an answer of its user is used."""
 _LOG: Final = logging.getLogger("remit.goals")
@@ -105,7 +104,11 @@ class Situation:
 
     @property
     def decisive(self) -> PlannedStep:
-        """The step that says how the goal stands: the one that did not succeed, or the last one that has begun."""
+        """The step that says how the goal stands: the one that waits, that did not succeed, or that has begun last."""
+        last = self.history.last
+        if last is not None and last.row.event in WAITING:  # also the rollback of a step, or of the whole goal
+            known = next((each for each in self.steps if each.step_id == last.row.step_id), None)
+            return known or PlannedStep(last.row.step_id, "", last.row.simulation_id or self.whole.simulation.id)
         if isinstance(self.move, AskUndo):
             return PlannedStep(self.move.step_id, "", self.whole.simulation.id)
         stopped = next((each.step for each in self.progress if each.event in {"FAILED", "REFUSED"}), None)
@@ -406,10 +409,17 @@ class StepsDriver:
 
     def _outcome(self, situation: Situation) -> AgentExecutionOutcome:
         """Return the outcome of the step that says how the goal stands, with the text of the whole goal."""
-        outcome = self._core.read_step(self._case(situation, situation.decisive))
-        if not isinstance(situation.move, End):
+        outcome = self._core.read_step(StepCase(self._goal, self._documents, situation.decisive.step_id))
+        if self._waits(situation):
             return self._with_next_step(situation, outcome)
-        text = ending_text(situation.move.ending, situation.move.remaining, outcome.user_visible_text)
+        if isinstance(situation.move, End):
+            stopped = next((each.step.name for each in situation.progress if each.event in {"FAILED", "REFUSED"}), "")
+            step_text = f"Step {stopped}: {outcome.user_visible_text}" if stopped else outcome.user_visible_text
+            text = ending_text(situation.move.ending, situation.move.remaining, step_text, is_stopped=bool(stopped))
+        else:  # the text of one step says nothing about the goal
+            done = sum(each.event == "SUCCEEDED" for each in situation.progress)
+            text = running_text(done, len(situation.steps))
+            outcome = self._with_next_step(situation, outcome)
         return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": text}, source="outcome")
 
     def _with_next_step(self, situation: Situation, outcome: AgentExecutionOutcome) -> AgentExecutionOutcome:
