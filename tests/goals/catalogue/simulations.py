@@ -172,11 +172,22 @@ FILE_AND_NOTE: Final[dict[str, Any]] = {
     },
 }
 """A composite simulation: `look` and `file` depend on nothing, and `note` on both."""
+NOTHING: Final[dict[str, Any]] = {
+    "id": "nothing",
+    "version": "1",
+    "title": "Do nothing",
+    "impact": "read_only",
+    "risk": "LOW",
+    "access_action": "look_up",
+    "fields": {"of": GOAL},
+    "binding": {"type": "task", "capability_id": "NO_EFFECT", "inputs": {}},
+}
 LOOKUP_WITH_OUTPUT: Final[dict[str, Any]] = {
     **LOOKUP,
+    "rollback": "nothing",
     "outputs": {"customer": {"type": "identifier", "source": "customer"}},
 }
-COMPOSITE: Final = (FILE_AND_NOTE, LOOKUP_WITH_OUTPUT, MOVE, UNDO, NOTE)
+COMPOSITE: Final = (FILE_AND_NOTE, LOOKUP_WITH_OUTPUT, NOTHING, MOVE, UNDO, NOTE)
 ALL: Final = (REFUND, CHARGE, MOVE, UNDO, LOOKUP, NOTE, BUY)
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from remit.goals.catalogue.catalogue import build_catalogue
 from tests.cli.conftest import Remit
-from tests.goals.catalogue.simulations import LOOKUP, MOVE, UNDO, changed, simulation
+from tests.goals.catalogue.simulations import COMPOSITE, LOOKUP, MOVE, UNDO, changed, simulation
 
 CONFIG = """version: 1
 connections:
@@ -79,3 +80,28 @@ def test_without_a_tenant_or_a_file_it_says_what_to_write(remit: Remit, project:
     unknown = remit("catalogue", "show", "x", "--tenant", "a", "--json")
     assert (unknown.code, unknown.document["error"]["reason"]) == (2, "simulation_unknown")
     assert unknown.document["error"]["next_step"] == "See: remit catalogue list --tenant a"
+
+
+@pytest.mark.req("AC-18", "AC-29")
+def test_a_person_sees_the_steps_of_a_composite_and_promotes_the_whole(remit: Remit, project: Path) -> None:
+    write(project, *COMPOSITE)
+    entry = build_catalogue("acme", [simulation(tree) for tree in COMPOSITE], {}).find("file-and-note")
+    assert entry is not None
+    shown = remit("catalogue", "show", "file-and-note").out
+    assert f"digest: {entry.digest}\n" in shown
+    assert f"step 2, file: file-report, DRAFT ({simulation(MOVE).own_digest})\n" in shown
+    assert f"  rolled back by undo-file-report, DRAFT ({simulation(UNDO).own_digest})\n" in shown
+    command = ("catalogue", "promote", "file-and-note", "--digest", entry.digest, "--json")
+
+    write(project, *(changed(tree, title="New") if tree is UNDO else tree for tree in COMPOSITE))
+    assert remit(*command).document["error"]["reason"] == "binding_mismatch"
+    write(project, *COMPOSITE)
+    promoted = remit(*command)
+    assert (promoted.code, promoted.document["digest"]) == (0, entry.digest)
+    assert [each["step"] for each in promoted.document["steps"]] == ["look", "file", "note"]
+    assert "note: its steps need file-report, which is DRAFT, so it cannot run yet" in promoted.err
+    listed = remit("catalogue", "list")
+    assert "  file: file-report" in listed.out
+
+    write(project, *(changed(tree, title="New") if tree is UNDO else tree for tree in COMPOSITE))
+    assert "file-and-note was changed since it was promoted" in remit("catalogue", "list").err

@@ -10,13 +10,14 @@ import pytest
 from fastapi.routing import APIRoute
 
 from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.goals.simulation import Simulation
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.services.plans.service import NO_ALLOWANCES
 from remit.web.console.languages import languages_for
 from remit.web.console.redirects import REDIRECTED_PATHS
 from remit.web.console.router import ROUTERS
-from tests.web.console.console_workspace import Stage, created, replaced, served
+from tests.web.console.console_workspace import TENANT, Stage, created, replaced, served
 
 PAGES = ("/inbox", "/runs", "/goals", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
 
@@ -474,3 +475,21 @@ def test_the_reply_to_a_goal_is_read_in_the_language_of_the_goal(stage: Stage) -
     answered = stage.ask("POST", "/goals/ask", urlencode(reply), Cookie=cookie).headers["location"]
     mia = PersonCaller(Person("link:mia"), "operator", "mia", "acme")
     assert stage.desk.goals.read_language(mia, "acme", answered.rpartition("id=")[2]) == "en-GB"
+
+
+@pytest.mark.req("AC-29")
+def test_the_catalogue_shows_the_steps_of_a_composite_and_what_reverses_them(stage: Stage) -> None:
+    cookie, _ = stage.cookie("ada", "admin")
+    file = stage.root / "simulations.json"
+    good = file.read_text()
+    tree = json.loads(good)
+    copy = next(each for each in tree["simulations"] if each["id"] == "copy-form")
+    steps = [{"id": "first", "simulation": "copy-form", "fields": {name: f"{{{name}}}" for name in copy["fields"]}}]
+    twice = {**copy, "id": "copy-it", "phrases": {}, "rollback": None, "binding": {"type": "composite", "steps": steps}}
+    try:
+        file.write_text(json.dumps({**tree, "simulations": [*tree["simulations"], twice]}))
+        assert "copy-it 1: copy-form" in stage.ask("GET", "/catalogue", Cookie=cookie).text
+        shown = stage.ask("GET", f"/catalogue/simulation?tenant={TENANT}&id=copy-it", Cookie=cookie).text
+        assert all(each in shown for each in ("first", "undo-copy", Simulation.from_tree(copy).own_digest))
+    finally:
+        file.write_text(good)
