@@ -1,8 +1,6 @@
 """Goals with several steps through the services: one state of the whole, and answers that name their step."""
 
 from collections.abc import Iterator
-from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +9,7 @@ from remit.core.errors import Reason, RefusedError
 from remit.services.services import Services
 from tests.goals.composite.composites import COMPOSITE_POLICY, COMPOSITE_SIMULATIONS
 from tests.goals.goal_office import Office
-from tests.services.conftest import CONSOLE, agent, person
+from tests.services.conftest import CONSOLE, person
 from tests.support.task_workspace import MovableClock
 
 WAIT = 30.0

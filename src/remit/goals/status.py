@@ -230,7 +230,10 @@ def _step_of(target: StepTarget | None, record: DecisionRecord, catalogue: Catal
     if target is None:
         return found
     if is_undo(record.step_id):
-        return {**found, "title": f"Roll back all completed steps of “{target.simulation.title_in(record.language_tag)}”"}
+        return {
+            **found,
+            "title": f"Roll back all completed steps of “{target.simulation.title_in(record.language_tag)}”",
+        }
     if target.whole is None:  # the rollback of a step, which has a packet of its own
         return found
     ids = [each.step_id for each in planned_steps(target.whole, catalogue)]

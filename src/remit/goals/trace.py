@@ -113,7 +113,17 @@ class _Tracer:
         if ref is None:
             return
         packet, problem = self._document(ref)
-        names = ("packet_type", "finder_version", "candidates", "fields", "steps", "question", "field", "attempt", "intent")
+        names = (
+            "packet_type",
+            "finder_version",
+            "candidates",
+            "fields",
+            "steps",
+            "question",
+            "field",
+            "attempt",
+            "intent",
+        )
         found = {name: packet[name] for name in (*names, "reason_code", "proof_ref", "packet_id") if name in packet}
         masked: Any = mask_json(found)
         if isinstance(found.get("fields"), dict) and UNDOES in found["fields"]:

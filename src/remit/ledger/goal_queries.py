@@ -34,8 +34,13 @@ _ANSWER_COUNT: Final = """SELECT count(*) FROM agent_execution_confirmation_ledg
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' AND step_id = ?"""
 _OF_KIND: Final = """SELECT seq, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT ?"""
+# Goals that have not ended, and ended ones whose rollback was asked for after the end. (`.` comes after `-`.)
 _STARTED: Final = """SELECT tenant_id, correlation_id, updated_at FROM agent_execution_current
-  WHERE step_id = 'goal' AND event = 'STARTED' ORDER BY tenant_id, updated_at"""
+  WHERE step_id = 'goal' AND event = 'STARTED'
+  UNION ALL SELECT u.tenant_id, u.correlation_id, u.updated_at FROM agent_execution_current u
+    JOIN agent_execution_current g ON g.tenant_id = u.tenant_id AND g.plan_id = u.plan_id AND g.step_id = 'goal'
+    WHERE u.step_id > 'goal-' AND u.step_id < 'goal.' AND u.event <> 'REFUSED' AND u.entry_seq > g.entry_seq
+  ORDER BY 1, 3"""
 _POSITION: Final = """SELECT event, entry_seq FROM agent_execution_current
   WHERE tenant_id = ? AND plan_id = ? AND step_id = ?"""
 
@@ -53,7 +58,7 @@ class Recorded(NamedTuple):
 
 
 class StartedGoal(NamedTuple):
-    """A goal with several steps that has not ended, and when it began."""
+    """A goal with several steps that has not ended, or is rolled back, and when that began."""
 
     tenant_id: str
     correlation_id: str
@@ -96,7 +101,10 @@ def entries_of_kind(
 
 
 def started_goals(connection: Connection) -> list[StartedGoal]:
-    """Return the goals with several steps that have not ended, by the projection. Check the history of each."""
+    """Return the goals with several steps that have not ended or are rolled back, by the projection.
+
+    Check the history of each.
+    """
     return [StartedGoal(*row) for row in connection.rows(_STARTED)]
 
 

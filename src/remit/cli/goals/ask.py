@@ -240,9 +240,9 @@ class GoalDialogue:
         """Return the answer of the user, from --confirm or typed now. None if there is no answer."""
         prompt = display_text(cycle.reply.outcome.user_visible_text)
         waiting = cycle.status.waiting_step if cycle.status is not None else None
-        if waiting_for == "confirmation" and self.answer is not None and waiting and not self._names(waiting, cycle.reply):
-            self._note_unused()
-        elif waiting_for == "confirmation" and self.answer is not None:
+        if waiting_for == "confirmation" and waiting is not None and not self._names(waiting, cycle.reply):
+            self._discard_answer()
+        if waiting_for == "confirmation" and self.answer is not None:
             if self.prints:
                 click.echo(prompt, err=True)
             return self._pop_answer()
@@ -258,9 +258,9 @@ class GoalDialogue:
         click.echo(prompt, err=True)
         return _prompt_answer()
 
-    def _note_unused(self) -> None:
-        """Say that the answer of --confirm is for no step that waits. It is not used for another one."""
-        if self.prints:
+    def _discard_answer(self) -> None:
+        """Discard the answer of --confirm, which is for no step that waits. It is not used for another one."""
+        if self.prints and self.answer is not None:
             named = "for a step that does not wait" if self.step is not None else "for no step; name it with --step"
             click.echo(f"Note: the answer of --confirm is {named}. It was not used.", err=True)
         self.answer = None

@@ -148,20 +148,24 @@ def render_cycle(cycle: Cycle, hints: Hints, steps: GoalSteps | None = None) -> 
     for rule in hints.rules:
         yield _row("rule", display_name(rule.policy_id) + (f": {display_text(rule.reason)}" if rule.reason else ""))
     yield from _render_id(cycle)
-    for each in hints.near:
-        yield _row("near", _render_near(each))
+    yield from (_row("near", _render_near(each)) for each in hints.near)
     if cycle.event == "ROLLED_BACK" and steps is None:
         yield _row("note", "It was rolled back since.")
     if cycle.can_undo:
         yield _row("undo", joined(("remit", "ask", *cycle.location.arguments, "--undo", correlation)))
     commands = [joined(command) for command in cycle.next_commands()]
     if not commands and cycle.exit_code != DONE and not kept:
-        # A goal that was refused at the last gate may have the code of another goal, such as the goal to roll back.
-        late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
-        advice = NEXT["SIMULATION_REFUSED"] if late else _find_advice(outcome.reason_code, hints.why)
-        commands = [fill_advice(advice, cycle)]
+        commands = [_advise(cycle, hints)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
+
+
+def _advise(cycle: Cycle, hints: Hints) -> str:
+    outcome = cycle.reply.outcome
+    # A goal that was refused at the last gate may have the code of another goal, such as the goal to roll back.
+    late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
+    advice = NEXT["SIMULATION_REFUSED"] if late else _find_advice(outcome.reason_code, hints.why)
+    return fill_advice(advice, cycle)
 
 
 def _render_id(cycle: Cycle) -> Iterator[str]:

@@ -88,9 +88,7 @@ class GoalRequester:
 
         def resume(hook: TransactionHook) -> Reply:
             user, tenant = as_user
-            return self.workspace.goals.answer(
-                correlation_id, answer, user=user, tenant=tenant, step=step, hook=hook
-            )
+            return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, step=step, hook=hook)
 
         return self._run_checked(as_user.tenant, correlation_id, resume)
 

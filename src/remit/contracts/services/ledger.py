@@ -75,7 +75,7 @@ class VerifyAnswer(Contract):
 
 
 class GoalLine(Contract):
-    """One goal of a tenant, and its last event."""
+    """One goal of a tenant, and its last event. Of a goal with several steps, it is the state of the whole."""
 
     tenant_id: Identifier
     correlation_id: Identifier
@@ -94,6 +94,10 @@ class Replayed(Contract):
     decision_ref: ShortText | None
     agrees: bool
     why: Text | None
+    step_id: ShortText | None = Field(
+        default=None, description="The step of a goal with several steps, or `goal` for the begin and end of the whole."
+    )
+    step: ShortText | None = Field(default=None, description="The name of this step, if it has one.")
 
 
 class ReplayAnswer(Contract):

@@ -376,6 +376,8 @@ class StepsDriver:
         return dict(documents.tree(record.envelope_ref or "")["required_fields"])
 
     def _record_end(self, situation: Situation, end: End) -> None:
+        if end.is_recorded:
+            return
         goal = self._goal
         started = situation.last(WHOLE)
         if started is None:

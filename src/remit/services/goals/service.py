@@ -227,6 +227,8 @@ class GoalRequestService:
                 decision_ref=each.decision_ref,
                 agrees=each.agrees,
                 why=each.why or None,
+                step_id=each.step_id,
+                step=each.step,
             )
             for each in made
         )

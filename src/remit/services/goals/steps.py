@@ -5,6 +5,7 @@ another step uses, are for people.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from remit.contracts.goals.goal import AgentGoalRequest
@@ -64,16 +65,12 @@ def read_steps(workspace: Workspace, reply: Reply, *, for_agent: bool) -> GoalSt
     packet = goal.sim_finder_packet
     if situation is None or not isinstance(packet, SimulationMatchPacket):
         return None
-    explain = _explanations(workspace, goal, for_agent=for_agent)
-    waiting = _find_waiting(situation)
-    steps = tuple(
-        _build_step(situation, packet, each, place, goal.language_tag, explain, waiting, for_agent=for_agent)
-        for place, each in enumerate(situation.progress, start=1)
-    )
+    reader = _StepReader(situation, packet, goal, _explanations(workspace, goal, for_agent=for_agent), for_agent)
+    steps = tuple(reader.build(each, place) for place, each in enumerate(situation.progress, start=1))
     return GoalSteps(
         outcome=_outcome_of(situation),
-        remaining=tuple(each.step.name for each in situation.progress if each.may_remain) if _has_ended(situation) else (),
-        waiting=waiting,
+        remaining=_remaining(situation),
+        waiting=_find_waiting(situation),
         steps=steps,
         withheld=STEPS_WITHHELD if for_agent else None,
     )
@@ -84,8 +81,11 @@ def has_derived_values(situation: Situation, step_id: str) -> bool:
     return any(each.step_id == step_id and _derived(each.definition) for each in situation.steps)
 
 
-def _has_ended(situation: Situation) -> bool:
-    return situation.history.state in ENDINGS
+def _remaining(situation: Situation) -> tuple[str, ...]:
+    """Return the steps whose effects are still there, or may be. Empty as long as the goal has not ended."""
+    if situation.history.state not in ENDINGS:
+        return ()
+    return tuple(each.step.name for each in situation.progress if each.may_remain)
 
 
 def _outcome_of(situation: Situation) -> GoalOutcome:
@@ -108,46 +108,49 @@ def _find_waiting(situation: Situation) -> WaitingStep | None:
     )
 
 
-def _build_step(
-    situation: Situation,
-    packet: SimulationMatchPacket,
-    progress: StepProgress,
-    place: int,
-    language: str,
-    explain: Explain,
-    waiting: WaitingStep | None,
-    *,
-    for_agent: bool,
-) -> GoalStep:
-    step = progress.step
-    target = find_target(packet, situation.catalogue, step.step_id, situation.outputs)
-    entry = situation.catalogue.find(step.simulation_id)
-    last, back = situation.last(step.step_id), situation.last(rollback_id_of(step.step_id))
-    fields = mask_fields(target.fields if target is not None else {})
-    outputs = mask_fields(situation.outputs.get(step.name, {}))
-    if for_agent:
-        fields |= dict.fromkeys(_derived(step.definition))
-        outputs = dict.fromkeys(outputs)
-    return GoalStep(
-        name=step.name,
-        step_id=step.step_id,
-        place=place,
-        simulation_id=step.simulation_id,
-        title=entry.simulation.title_in(language)[:1_000] if entry is not None else "",
-        impact=entry.simulation.impact if entry is not None else "",
-        depends_on=_needs(situation, step.name),
-        state=_STATES.get(progress.event, "running"),
-        event=progress.event,
-        attempts=progress.attempts,
-        reason_code=_code(last),
-        reason=_reason(last, explain),
-        rollback=_ROLLBACK_STATES.get(progress.rollback, "running") if progress.rollback else None,
-        rollback_reason_code=_code(back),
-        rollback_reason=_reason(back, explain),
-        waiting=waiting if waiting is not None and waiting.step == step.name else None,
-        fields=fields,
-        outputs=outputs,
-    )
+@dataclass(frozen=True)
+class _StepReader:
+    """Builds the steps of one goal for one reader."""
+
+    situation: Situation
+    packet: SimulationMatchPacket
+    goal: AgentGoalRequest
+    explain: Explain
+    for_agent: bool
+
+    def build(self, progress: StepProgress, place: int) -> GoalStep:
+        situation, step = self.situation, progress.step
+        entry = situation.catalogue.find(step.simulation_id)
+        last, back = situation.last(step.step_id), situation.last(rollback_id_of(step.step_id))
+        waiting = _find_waiting(situation)
+        return GoalStep(
+            name=step.name,
+            step_id=step.step_id,
+            place=place,
+            simulation_id=step.simulation_id,
+            title=entry.simulation.title_in(self.goal.language_tag)[:1_000] if entry is not None else "",
+            impact=entry.simulation.impact if entry is not None else "",
+            depends_on=_needs(situation, step.name),
+            state=_STATES.get(progress.event, "running"),
+            event=progress.event,
+            attempts=progress.attempts,
+            reason_code=_code(last),
+            reason=_reason(last, self.explain),
+            rollback=_ROLLBACK_STATES.get(progress.rollback, "running") if progress.rollback else None,
+            rollback_reason_code=_code(back),
+            rollback_reason=_reason(back, self.explain),
+            waiting=waiting if waiting is not None and waiting.step == step.name else None,
+            **self._values(progress),
+        )
+
+    def _values(self, progress: StepProgress) -> dict[str, dict[str, Any]]:
+        step, situation = progress.step, self.situation
+        target = find_target(self.packet, situation.catalogue, step.step_id, situation.outputs)
+        fields = mask_fields(target.fields if target is not None else {})
+        outputs = mask_fields(situation.outputs.get(step.name, {}))
+        if not self.for_agent:
+            return {"fields": fields, "outputs": outputs}
+        return {"fields": fields | dict.fromkeys(_derived(step.definition)), "outputs": dict.fromkeys(outputs)}
 
 
 def _needs(situation: Situation, name: str) -> tuple[str, ...]:
