@@ -58,7 +58,7 @@ class Recorded(NamedTuple):
 
 
 class StartedGoal(NamedTuple):
-    """A goal with several steps that has not ended, or is rolled back, and when that began."""
+    """A goal with several steps, or the rollback of one, that has not ended; and when it began."""
 
     tenant_id: str
     correlation_id: str

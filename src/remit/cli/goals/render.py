@@ -6,15 +6,17 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from remit.cli.common.bidi import display_name, display_text
+from remit.cli.common.bidi import display_name, display_sentence, display_text
 from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.table import terminal_width
 from remit.cli.goals.render_steps import render_steps
+from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.plans.sql_report import ToldColumn
 from remit.contracts.services.common import WaitingFor
 from remit.contracts.services.goal_steps import GoalSteps
 from remit.core.text import counted, printable
 from remit.goals.finder.suggestions import Near
+from remit.goals.messages.catalogue import is_right_to_left
 from remit.goals.service import Reply
 from remit.goals.status import GoalStatus
 from remit.services.goals.hints import Hints
@@ -135,7 +137,7 @@ def render_cycle(cycle: Cycle, hints: Hints, steps: GoalSteps | None = None) -> 
     label, colour = _WORDS[cycle.exit_code]
     label = f"{label} before" if cycle.ended_before else label
     kept = "Nothing was rolled back. " if cycle.is_undoing and cycle.exit_code == REFUSED else ""
-    yield f"{click.style(label, fg=colour, bold=True)}: {kept}{display_text(outcome.user_visible_text)}"
+    yield f"{click.style(label, fg=colour, bold=True)}: {kept}{render_text(outcome)}"
     if steps is not None:
         yield from render_steps(steps)
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
@@ -166,6 +168,11 @@ def _advise(cycle: Cycle, hints: Hints) -> str:
     late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
     advice = NEXT["SIMULATION_REFUSED"] if late else _find_advice(outcome.reason_code, hints.why)
     return fill_advice(advice, cycle)
+
+
+def render_text(outcome: AgentExecutionOutcome) -> str:
+    """Render the text for the user in the direction of its language."""
+    return display_sentence(outcome.user_visible_text, right_to_left=is_right_to_left(outcome.text_language))
 
 
 def _render_id(cycle: Cycle) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from remit.contracts.base import Contract, Count, Digest, Identifier, JsonObject, Many, ShortText, Text, Timestamp
 from remit.contracts.browser.browser import ActionResult, FieldMap, Url
-from remit.contracts.goals.goal import AgentExecutionOutcome
+from remit.contracts.goals.goal import AgentExecutionOutcome, LanguageTag
 from remit.contracts.ledger import Kind, Payload
 from remit.contracts.services.goal_steps import GoalSteps
 from remit.contracts.tasks.result import ExecutionResult
@@ -113,6 +113,9 @@ class GoalAnswer(Contract):
     user_id: Identifier
     event: ShortText = Field(description="The goal's last event; empty before the first.")
     text: Text = Field(description="The message or question for the user.")
+    text_language: LanguageTag | None = Field(
+        default=None, description="The language of the text. Null if it is empty, or the Finder's own question."
+    )
     outcome: AgentExecutionOutcome | None = None
     waiting_for: WaitingFor | None = None
     waiting: Waiting | None = None
@@ -191,6 +194,7 @@ class GoalAsked(Contract):
         default=None, description="For a goal with several steps: the name of the step. The other values are its own."
     )
     place: ShortText | None = Field(default=None, description="The place of the step in its goal, such as `2 of 3`.")
+    prompt_language: LanguageTag | None = Field(default=None, description="The language of the question.")
 
 
 class QuestionView(Contract):

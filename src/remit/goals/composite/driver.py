@@ -46,6 +46,7 @@ from remit.goals.composite.step_case import StepCase, rollback_documents
 from remit.goals.decisions import build_goal_documents
 from remit.goals.dispatch import AlreadyStartedError
 from remit.goals.history import WAITING, History, load_decision, read_history, require_recorded
+from remit.goals.messages.catalogue import UserText
 from remit.goals.recording import TransactionHook, record_ending
 from remit.goals.rollback import rollback_packet
 from remit.goals.rules import LiveRules, PastRules
@@ -415,14 +416,13 @@ class StepsDriver:
         if self._waits(situation):
             return self._with_next_step(situation, outcome)
         if isinstance(situation.move, End):
-            stopped = next((each.step.name for each in situation.progress if each.event in {"FAILED", "REFUSED"}), "")
-            step_text = f"Step {stopped}: {outcome.user_visible_text}" if stopped else outcome.user_visible_text
-            text = ending_text(situation.move.ending, situation.move.remaining, step_text, is_stopped=bool(stopped))
+            step = UserText(outcome.user_visible_text, outcome.text_language)
+            text = ending_text(situation.move.ending, situation.move.remaining, step, self._goal.language_tag)
         else:  # the text of one step says nothing about the goal
-            done = sum(each.event == "SUCCEEDED" for each in situation.progress)
-            text = running_text(done, len(situation.steps))
+            text = running_text(sum(each.event == "SUCCEEDED" for each in situation.progress), len(situation.steps))
             outcome = self._with_next_step(situation, outcome)
-        return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": text}, source="outcome")
+        told = {"user_visible_text": text.text, "text_language": text.language}
+        return AgentExecutionOutcome.from_tree({**outcome.tree(), **told}, source="outcome")
 
     def _with_next_step(self, situation: Situation, outcome: AgentExecutionOutcome) -> AgentExecutionOutcome:
         ids = [each.step_id for each in situation.steps]

@@ -35,7 +35,9 @@ def reply_for_agent(workspace: Workspace, reply: Reply) -> Reply:
     outcome = outcome_for_agent(workspace, reply.outcome)
     situation = workspace.goals.read_situation(reply.goal)
     if situation is not None and has_derived_values(situation, outcome.step_id or ""):
-        changed: dict[str, Any] = {"user_visible_text": _text_without_values(outcome, situation)}
+        changed: dict[str, Any] = {}
+        if situation.history.event == "CONFIRMATION_REQUESTED":  # the question has values that only people see
+            changed = {"user_visible_text": _text_without_values(outcome, situation), "text_language": "en"}
         if outcome.simulation_outcome is not None:  # its result or its error may name the values
             payload = {"type": outcome.simulation_outcome.payload.get("type"), "withheld": STEPS_WITHHELD}
             changed["simulation_outcome"] = outcome.simulation_outcome.model_copy(update={"payload": payload})
@@ -44,9 +46,6 @@ def reply_for_agent(workspace: Workspace, reply: Reply) -> Reply:
 
 
 def _text_without_values(outcome: AgentExecutionOutcome, situation: Situation) -> str:
-    """Return the text about a step. The question for the user has values that only people see."""
-    if situation.history.event != "CONFIRMATION_REQUESTED":
-        return outcome.user_visible_text
     place, step = next(
         (place, each) for place, each in enumerate(situation.steps, start=1) if each.step_id == outcome.step_id
     )

@@ -21,9 +21,9 @@ from remit.goals.composite.step_case import StepCase
 from remit.goals.decisions import build_goal_documents
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.history import WAITING
+from remit.goals.messages.catalogue import user_text
 from remit.goals.service import Reply
 from remit.goals.status import mask_fields
-from remit.goals.user_messages import user_text
 from remit.ledger.goal_queries import Recorded
 from remit.services.goals.approvals import expires_at
 from remit.services.goals.reasons import describe_failure, explain_event
@@ -135,13 +135,19 @@ class _StepReader:
             event=progress.event,
             attempts=progress.attempts,
             reason_code=_code(last),
-            reason=_reason(last, self.explain),
+            reason=self._reason(last),
             rollback=_ROLLBACK_STATES.get(progress.rollback, "running") if progress.rollback else None,
             rollback_reason_code=_code(back),
-            rollback_reason=_reason(back, self.explain),
+            rollback_reason=self._reason(back),
             waiting=waiting if waiting is not None and waiting.step == step.name else None,
             **self._values(progress),
         )
+
+    def _reason(self, last: Recorded | None) -> str | None:
+        if last is None or last.row.event not in _STOPPED:
+            return None
+        text = self.explain(last) or user_text(last.row.reason_code or "", self.goal.language_tag).text
+        return text[:10_000] or None
 
     def _values(self, progress: StepProgress) -> dict[str, dict[str, Any]]:
         step, situation = progress.step, self.situation
@@ -166,12 +172,6 @@ def _derived(definition: Any) -> tuple[str, ...]:
 
 def _code(last: Recorded | None) -> str | None:
     return last.row.reason_code if last is not None and last.row.event in _STOPPED else None
-
-
-def _reason(last: Recorded | None, explain: Explain) -> str | None:
-    if last is None or last.row.event not in _STOPPED:
-        return None
-    return (explain(last) or user_text(last.row.reason_code or ""))[:10_000] or None
 
 
 def _explanations(workspace: Workspace, goal: AgentGoalRequest, *, for_agent: bool) -> Explain:

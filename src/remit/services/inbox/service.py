@@ -287,7 +287,7 @@ class Inbox:
             link=self._context.link("inbox", "confirmation", status.tenant_id, correlation_id),
             step=status.goal.step_id or None,
         )
-        return QuestionView(question=question, goal=view_goal(status.goal, status.prompt))
+        return QuestionView(question=question, goal=view_goal(status.goal, status.prompt, status.language))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -397,7 +397,7 @@ def read_risk(approval: Approval) -> str | None:
     return None if isinstance(approval.preview, HTTPPreview) else approval.preview.risk
 
 
-def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
+def view_goal(goal: WaitingGoal, prompt: str | None = None, prompt_language: str | None = None) -> GoalAsked:
     return GoalAsked(
         user_id=goal.user_id,
         language_tag=goal.language_tag,
@@ -414,4 +414,5 @@ def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
         prompt=prompt,
         step=goal.step or None,
         place=goal.place or None,
+        prompt_language=prompt_language,
     )
