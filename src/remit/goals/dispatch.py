@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.core.canonical import digest
 from remit.core.errors import GOAL_ADVICE, EnvironmentFailureError, Reason, RefusedError, RemitError
 from remit.goals.decisions import DecisionRecord, FinalRefusal
 from remit.goals.gates import Evidence
@@ -35,6 +36,12 @@ class Dispatch:
     def key(self) -> str:
         """The key of the claim of this attempt."""
         return attempt_key(self.envelope.idempotency_key, self.attempt)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the request. A later attempt of the same envelope is another request."""
+        own = self.envelope.digest()
+        return own if self.attempt == 1 else digest([own, self.attempt])
 
 
 class AlreadyStartedError(EnvironmentFailureError):

@@ -92,7 +92,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
 
     def trace(self, request: Dispatch) -> RequestIds:
         envelope = request.envelope
-        return RequestIds(envelope.tenant_id, envelope.correlation_id, self.name, request.key, envelope.digest())
+        return RequestIds(envelope.tenant_id, envelope.correlation_id, self.name, request.key, request.digest)
 
     def verify_authority(self, request: Dispatch, now: datetime) -> Granted:
         envelope = request.envelope
