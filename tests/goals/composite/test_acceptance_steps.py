@@ -6,12 +6,15 @@ AT-AGENT-19 to AT-AGENT-22, about rollback, replay and change, are in `test_acce
 import dataclasses
 import itertools
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
 
 from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.core.canonical import digest
+from remit.core.ids import parse_time
+from remit.execution.engine import IncompleteError
 from remit.goals import core, gates, recording, simulation_executor
 from remit.goals.actions import runner
 from remit.goals.composite import driver, layout, progress
@@ -321,8 +324,11 @@ def check_18(office: Office, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> N
     }
     reply = answered(office, ASK, 1)
     assert (reply.outcome.reason_code, reply.outcome.step_id) == ("CONFIRMATION_REQUIRED", named["one"])
-    assert [round(each, 1) for each in waits.seconds] == [each / 1_000 for each in RETRY["backoff_ms"]]
     own = rows(office, reply, named["copy"])
+    at = [parse_time(each.created_at) for each in own if each.row.event in {"FAILED", "RETRIED"}]
+    due = [timedelta(milliseconds=each) for each in RETRY["backoff_ms"]]
+    assert [at[1] - at[0] >= due[0], at[3] - at[2] >= due[1]] == [True, True]
+    assert [0 < waits.seconds[0] <= 60, 0 < waits.seconds[1] <= 300, len(waits.seconds)] == [True, True, 2]
     assert tuple(each.row.event for each in own) == ATTEMPTS
     assert [each.row.effect for each in own if each.row.event == "FAILED"] == ["NONE", "NONE"]
     assert [each.row.attempt for each in own[4:]] == [None, None, "2", "2", "3", "3"]
@@ -399,3 +405,29 @@ def test_at_agent_18_twin_a_retry_against_the_policy_is_noticed(
 
         monkeypatch.setattr(SimulationExecutor, "dispatch", other_key)
     is_caught(lambda office: check_18(office, waits, monkeypatch), desk)
+
+
+@pytest.mark.req("AC-31")
+def test_a_dispatch_that_a_person_closed_is_never_retried(
+    desk: Office, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was interrupted, and nobody knows whether it took effect."""
+    named = ids(desk)
+    run = runner.GoalActionRunner.run
+
+    def dies(self: Any, *given: Any) -> Any:
+        run(self, *given)
+        raise RuntimeError("the process ends here")
+
+    first = desk.ask(ASK)
+    with monkeypatch.context() as patched, pytest.raises(IncompleteError):
+        patched.setattr(runner.GoalActionRunner, "run", dies)
+        yes(desk, first)
+    (key,) = claims(desk, first)
+    closed, *_ = desk.workspace.recover(presumed_dead=[key], abandoned=[key])
+    assert closed.unknown
+    assert events(desk, first, named["copy"])[4:] == ["DISPATCHED", "FAILED"]
+    assert rows(desk, first, named["copy"])[-1].row.effect == "UNKNOWN"
+    assert events(desk, first)[-1] == "ABORTED_PARTIAL"
+    assert desk.answer(first, None).outcome.user_visible_text.endswith("The effects of these steps remain: copy.")
+    assert waits.seconds == []
