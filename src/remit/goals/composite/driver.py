@@ -299,7 +299,8 @@ class StepsDriver:
             case RollBackStep(step):
                 return self._roll_back(situation, step)
             case End() as end:
-                self._record_end(situation, end)
+                if not end.is_recorded:
+                    self._record_end(situation, end)
                 return None
 
     def _case(self, situation: Situation, step: PlannedStep, *, is_answered: bool = False) -> StepCase:
