@@ -74,7 +74,8 @@ UNDO_NOTE: Final = {
     "access_action": "leave_note",
     "rollback": "leave-note",
 }
-RETRY: Final = {"max_attempts": 3, "backoff_ms": [60_000, 300_000], "codes": ["SIMULATION_FAILED"]}
+BACKOFF_MS: Final = (60_000, 300_000)
+RETRY: Final = {"max_attempts": 3, "backoff_ms": BACKOFF_MS, "codes": ["SIMULATION_FAILED"]}
 SORT: Final[dict[str, Any]] = {
     **TIDY,
     "id": "sort",

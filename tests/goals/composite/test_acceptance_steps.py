@@ -22,12 +22,13 @@ from remit.goals.composite.driver import StepsDriver
 from remit.goals.composite.layout import rollback_id_of
 from remit.goals.dispatch import attempt_key
 from remit.goals.gates import Evidence, GateVerdict
-from remit.goals.history import History, load_decision
+from remit.goals.history import History, load_decision, read_history
 from remit.goals.service import GoalService, Reply
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.identity.person import Person
 from remit.ledger.documents import load_document
-from tests.goals.composite.composites import COMPOSITE_POLICY, RETRY
+from remit.ledger.goal_queries import count_answers
+from tests.goals.composite.composites import BACKOFF_MS, COMPOSITE_POLICY
 from tests.goals.composite.step_office import (
     ASK,
     FORM,
@@ -96,7 +97,9 @@ def test_at_agent_14_twin_another_sequence_is_noticed(desk: Office, monkeypatch:
     before = desk.count("SELECT count(*) FROM claims")
     is_caught(check_14, desk)
     begin = recording._begin_step  # noqa: SLF001 - then the executor holds
-    monkeypatch.setattr(recording, "_begin_step", lambda *given: begin(*given[:3], {}) if given[3] else None)
+    monkeypatch.setattr(
+        recording, "_begin_step", lambda *given: begin(given[0], given[1], given[2], {}) if given[3] else None
+    )
     asked = desk.ask("twice four and five and six")
     assert asked.outcome.step_id == ids(desk, "copy-twice", ("right",))["right"]
     assert yes(desk, asked).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
@@ -155,9 +158,11 @@ def test_at_agent_15_twin_a_later_step_without_its_own_confirmation_is_noticed(
     with monkeypatch.context() as patched:
         patched.setattr(gates, "_check_confirmation", first_only)
         is_caught(check_15, desk)
-    count = core.count_answers
+    count = count_answers
     monkeypatch.setattr(
-        core, "count_answers", lambda at, tenant, goal, _: sum(count(at, tenant, goal, each) for each in ids(desk).values())
+        core,
+        "count_answers",
+        lambda at, tenant, goal, _: sum(count(at, tenant, goal, each) for each in ids(desk).values()),
     )
     is_caught(check_15, desk)
 
@@ -215,7 +220,7 @@ def test_at_agent_16_twin_an_answer_that_counts_for_any_step_is_noticed(
 
         def any_step(self: StepsDriver, situation: Any) -> str | None:
             waiting = getattr(getattr(situation.move, "step", None), "step_id", None)
-            return waiting if self._goal.confirm_state.answer is not None else open_step(self, situation)  # noqa: SLF001
+            return waiting if self._goal.confirm_state.answer is not None else open_step(self, situation)
 
         patched.setattr(StepsDriver, "_require_answer_for_open_step", any_step)
         is_caught(check_16, desk)
@@ -223,7 +228,7 @@ def test_at_agent_16_twin_an_answer_that_counts_for_any_step_is_noticed(
     def of_any_step(self: History, step_id: str) -> History:
         return dataclasses.replace(self, steps=tuple(each for each in self.steps if each.row.step_id == step_id))
 
-    history = core.read_history
+    history = read_history
 
     def with_first_approval(*given: Any) -> History:
         """The approval of the first step that asked for one counts for all."""
@@ -299,8 +304,8 @@ def test_at_agent_17_twin_a_goal_that_nobody_continues_is_noticed(
 
     def from_memory(self: StepsDriver) -> Any:
         """The state of a goal is remembered by this process, and not read again."""
-        found = memory.get(self._goal.correlation_id)  # noqa: SLF001 - the rule is broken where it stands
-        return memory.setdefault(self._goal.correlation_id, real(self)) if found is None else found  # noqa: SLF001
+        found = memory.get(self._goal.correlation_id)
+        return memory.setdefault(self._goal.correlation_id, real(self)) if found is None else found
 
     monkeypatch.setattr(StepsDriver, "read", from_memory)
     is_caught(check_14, desk)
@@ -326,7 +331,7 @@ def check_18(office: Office, waits: Waits, monkeypatch: pytest.MonkeyPatch) -> N
     assert (reply.outcome.reason_code, reply.outcome.step_id) == ("CONFIRMATION_REQUIRED", named["one"])
     own = rows(office, reply, named["copy"])
     at = [parse_time(each.created_at) for each in own if each.row.event in {"FAILED", "RETRIED"}]
-    due = [timedelta(milliseconds=each) for each in RETRY["backoff_ms"]]
+    due = [timedelta(milliseconds=each) for each in BACKOFF_MS]
     assert [at[1] - at[0] >= due[0], at[3] - at[2] >= due[1]] == [True, True]
     assert [0 < waits.seconds[0] <= 60, 0 < waits.seconds[1] <= 300, len(waits.seconds)] == [True, True, 2]
     assert tuple(each.row.event for each in own) == ATTEMPTS
@@ -352,13 +357,13 @@ def check_18_no_more(office: Office, waits: Waits, monkeypatch: pytest.MonkeyPat
         ("SIMULATION_FAILED", ["DISPATCHED", "FAILED", "RETRIED", "FAILED", "RETRIED", "FAILED"], "NONE"),
     ]
     (office.base / "form.txt").unlink()
+    run = runner.GoalActionRunner.run
     for case, expected, effect in cases:
         waits.seconds.clear()
         with monkeypatch.context() as patched:
             if case == "UNKNOWN":
                 patched.setattr(runner, "task_effect", lambda _: "UNKNOWN")
             if case == "STEP_TIMEOUT":
-                run = runner.GoalActionRunner.run
                 patched.setattr(runner.GoalActionRunner, "run", lambda self, prepared, _: run(self, prepared, 0.0))
             reply = answered(office, f"sort three as {case.lower()} and other", 1)
         assert events(office, reply, named["copy"])[4:] == expected, case
@@ -392,7 +397,7 @@ def test_at_agent_18_twin_a_retry_against_the_policy_is_noticed(
         monkeypatch.setattr(progress, "retry_problem", problem)
         monkeypatch.setattr(simulation_executor, "retry_problem", problem)
     elif broken == "too early":
-        monkeypatch.setattr(progress, "retry_time", lambda failure, *_: waits.clock())
+        monkeypatch.setattr(progress, "retry_time", lambda *_: waits.clock())
     elif broken == "too often":
         monkeypatch.setattr(progress, "retry_problem", lambda *_: "")  # and the executor is not asked
     else:
@@ -420,9 +425,10 @@ def test_a_dispatch_that_a_person_closed_is_never_retried(
         raise RuntimeError("the process ends here")
 
     first = desk.ask(ASK)
-    with monkeypatch.context() as patched, pytest.raises(IncompleteError):
+    with monkeypatch.context() as patched:
         patched.setattr(runner.GoalActionRunner, "run", dies)
-        yes(desk, first)
+        with pytest.raises(IncompleteError):
+            yes(desk, first)
     (key,) = claims(desk, first)
     closed, *_ = desk.workspace.recover(presumed_dead=[key], abandoned=[key])
     assert closed.unknown
