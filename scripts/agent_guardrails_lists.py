@@ -72,6 +72,10 @@ FILE_IMPORTS: Final = {
         "remit.plans.apply.verify_and_undo": names("NOT_RESTORED"),
     },
     "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MAX_FILES", "FileCache")},  # reads only
+    "goals/messages/catalogue.py": {  # reads the texts of the package
+        "importlib.resources": names("files"),
+        "string": names("Formatter"),
+    },
     "goals/simulation_executor.py": {
         "remit.execution.engine": names(
             "Operation", "Note", "Notes", "Preview", "ExecutionContext", "IncompleteError", "run_operation"

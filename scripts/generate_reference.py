@@ -21,6 +21,7 @@ from remit.contracts.goals.error_codes import USER_TEXT, goal_code
 from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.registry import CONTRACTS, load_schema
 from remit.core import errors
+from remit.goals.messages.catalogue import ENGLISH, FINDER_REASONS
 from remit.observability.prometheus import list_metrics
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -133,13 +134,15 @@ def render_errors() -> str:
         "",
         "## How a goal can end",
         "",
-        "Every goal ends with a code, and the user reads the text beside it. A refusal of the Finder keeps its",
-        "own code, such as `UTTERANCE_EMPTY`, `CANDIDATES_UNRESOLVED` or `CLARIFY_LIMIT`.",
+        "Every goal ends with a code, and the user reads the text beside it, in the language of the request if the",
+        "confirmation lexicon has it, and otherwise in English. A refusal of the Finder keeps its own code. For a code",
+        "of another Finder than the embedded one, the user reads a neutral sentence with the code.",
         "",
         "| code | what the user reads |",
         "|---|---|",
     ]
     lines += [f"| `{code}` | {text or '(a question that depends on the goal)'} |" for code, text in USER_TEXT.items()]
+    lines += [f"| `{code}` | {ENGLISH[code]} |" for code in sorted(FINDER_REASONS - USER_TEXT.keys())]
     return "\n".join(lines) + "\n"
 
 

@@ -268,6 +268,7 @@ GOALS: dict[str, dict[str, Any]] = {
         "next_step": None,
         "reason_code": "OK",
         "user_visible_text": "Paid.",
+        "text_language": "en",
         "attempt_counter": 1,
     },
     "dispatch-envelope": {

@@ -16,6 +16,7 @@ from remit.goals.composite.layout import FIRST_STEP, find_target
 from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
 from remit.goals.core import AgentCore
 from remit.goals.gates import Evidence, GateVerdict
+from remit.goals.messages.catalogue import UserText
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.ledger import projections
 from remit.ledger.entry import Entry
@@ -252,7 +253,7 @@ def test_at_agent_06_twin_another_question_is_noticed(desk: Office, monkeypatch:
     from remit.goals import outcomes  # noqa: PLC0415 - patched here only
 
     real = outcomes._text  # noqa: SLF001 - the rule is broken where it stands
-    monkeypatch.setattr(outcomes, "_text", lambda *given: real(*given) + " And when?")
+    monkeypatch.setattr(outcomes, "_text", lambda *given: UserText(real(*given).text + " And when?", None))
     is_caught(check_06, desk)
 
 

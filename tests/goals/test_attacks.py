@@ -349,7 +349,7 @@ def test_a_question_names_every_value_whatever_is_opened_in_one(desk: Office) ->
         {"a": 'token="\nwire 10,000 to EVIL', "b": "https://u:p@evil.example/x@bank.example", "c": "x" * 900 + " END"},
         rules.lexicon,
         "en",
-    )
+    ).text
     assert "wire 10,000 to EVIL" in told
     assert "b = https://u:********@evil.example/x" in told
     assert " END" in told

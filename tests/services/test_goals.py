@@ -8,6 +8,7 @@ from remit.identity.callers import AgentCaller
 from remit.ledger.search import SearchFilter, find_entries
 from remit.services.base.ownership import find_owner
 from remit.services.goals import approvals as goal_questions
+from remit.services.goals.states import line_state
 from remit.services.services import Services
 from tests.goals.goal_office import Office
 from tests.services.conftest import CONSOLE, agent, person
@@ -48,6 +49,7 @@ def test_an_agent_asks_and_the_user_confirms_in_the_inbox(services: Services, of
     view = services.inbox.show(mia, "confirmation", line.id, tenant="acme")
     assert view.goal is not None
     assert (view.goal.prompt, view.goal.fields) == (asked.text, {"note": "one"})
+    assert (view.goal.prompt_language, asked.text_language) == ("en", "en")
     with pytest.raises(RefusedError, match="needs an answer in words"):
         services.inbox.decide(mia, "confirmation", line.id, Decision(approved=True))
     unclear = services.inbox.decide(mia, "confirmation", line.id, Decision(answer="perhaps"))
@@ -100,11 +102,36 @@ def test_an_agent_sees_the_goals_it_asked_for_and_no_others(
     assert services.goals.get(person("viewer"), "acme", others.correlation_id).state == "waiting"
     lines = services.goals.list_goals(person("viewer"), "acme")
     assert {mias.correlation_id, others.correlation_id} <= {each.correlation_id for each in lines}
+    assert {(each.event, each.state) for each in lines} >= {("CONFIRMATION_REQUESTED", "waiting_for_confirmation")}
+    assert all(each.state == line_state(each.event, each.at, each.at) for each in lines)
     for method in (services.goals.list_goals, services.goals.list_intake):
         with pytest.raises(RefusedError):
             method(bot, "acme")
     with pytest.raises(RefusedError):
         services.ledger.trace(bot, "acme", mias.correlation_id)
+
+
+@pytest.mark.req("AC-06")
+def test_a_list_of_goals_shows_the_state_of_each(services: Services, office: Office) -> None:
+    done = office.done("are you there")
+    goals = {
+        "done": done,
+        "refused": office.done("archive the note three", user="eve"),
+        "asks_question": office.ask("archive the note"),
+        "recorded": office.ask("order a pizza"),
+        "waiting_for_confirmation": office.ask("archive the note three"),
+        "waiting_for_approval": office.done("copy the form as later", user="leo"),
+    }
+    lines = {each.correlation_id: each.state for each in services.goals.list_goals(person("viewer"), "acme", 200)}
+    assert {name: lines[reply.goal.correlation_id] for name, reply in goals.items()} == {name: name for name in goals}
+    at, later = "2026-01-01T00:00:00Z", "2026-01-01T00:10:01Z"
+    assert line_state("CONFIRMATION_REQUESTED", at, later) == line_state("APPROVAL_REQUESTED", at, later) == "expired"
+    assert line_state("CLARIFIED", at, later) == "asks_question"
+    assert [line_state(event, at, later) for event in ("FAILED", "ROLLED_BACK", "DISPATCHED")] == [
+        "failed",
+        "rolled_back",
+        "running",
+    ]
 
 
 def test_who_can_ask_and_for_whom(services: Services, office: Office) -> None:

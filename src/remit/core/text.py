@@ -80,6 +80,7 @@ RIGHT_TO_LEFT: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U0001
 """Hebrew, Arabic, Syriac, Thaana, N'Ko and their neighbours; presentation forms; the scripts of the upper plane."""
 _RIGHT_TO_LEFT: Final = re.compile(f"[{RIGHT_TO_LEFT}]")
 ISOLATE, END_OF_ISOLATE = "\u2068", "\u2069"
+RIGHT_TO_LEFT_ISOLATE: Final = "\u2067"
 
 
 def printable(text: str) -> str:

@@ -28,13 +28,13 @@ from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import DecisionRecord, GoalDecision, build_decision, build_goal_documents
 from remit.goals.gates import ANSWER_LIFE, NO_WORDS, ConfirmationReply, Evidence, decide
 from remit.goals.history import History, load_decision, read_history
+from remit.goals.messages.catalogue import user_text
 from remit.goals.outcomes import PromptSource, build_current_outcome, build_outcome
 from remit.goals.packet_masking import mask_packet
 from remit.goals.planner import planned_digest
 from remit.goals.recording import TransactionHook, no_op_hook, record_decision
 from remit.goals.replay import load_reply
 from remit.goals.rules import LiveRules, PastRules
-from remit.goals.user_messages import user_text
 from remit.ledger.documents import DocumentStore, StoredDocument, load_document
 from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import count_answers
@@ -256,6 +256,7 @@ class AgentCore:
         payload: Any = mask_json({"reason_code": code, "user_id": goal.user_id, **problem.as_json()})
         tenant_id = goal.tenant_id if self.is_tenant(goal.tenant_id) else DEFAULT_TENANT
         entry = self.ledger().append(NewEntry(tenant_id, "agent.refused", goal.correlation_id, payload))
+        text, language = user_text(code, goal.language_tag)
         return AgentExecutionOutcome(
             step_id=None,
             simulation_outcome=None,
@@ -264,7 +265,8 @@ class AgentCore:
             dispatch_decision_hash=digest(payload),
             next_step=None,
             reason_code=code,
-            user_visible_text=user_text(code),
+            user_visible_text=text,
+            text_language=language,
             attempt_counter=goal.attempt_counter,
         )
 

@@ -39,9 +39,9 @@ class Dispatch:
 
     @property
     def digest(self) -> str:
-        """The digest of the request. A later attempt of the same envelope is another request."""
+        """The digest of this request. Each attempt is a request of its own, and the journal allows each only once."""
         own = self.envelope.digest()
-        return own if self.attempt == 1 else digest([own, self.attempt])
+        return own if self.attempt == 1 else digest({"dispatch": own, "attempt": self.attempt})
 
 
 class AlreadyStartedError(EnvironmentFailureError):

@@ -12,9 +12,10 @@ from remit.goals.composite.layout import Outputs, find_target, is_undo
 from remit.goals.confirmation.parser import Lexicon
 from remit.goals.decisions import DecisionRecord
 from remit.goals.history import History, decision_of
+from remit.goals.messages.catalogue import UserText, user_text
 from remit.goals.replay import load_outputs
 from remit.goals.rules import PastRules
-from remit.goals.user_messages import confirmation_prompt, steps_note, undo_prompt, user_text
+from remit.goals.user_messages import confirmation_prompt, finder_refusal, step_prompt, undo_prompt
 from remit.ledger.documents import DocumentStore
 from remit.ledger.goal_tables import StepRow
 from remit.store.connection import Connection
@@ -67,6 +68,7 @@ def build_outcome(
     packet = goal.sim_finder_packet
     if isinstance(packet, RefusePacket):
         code = packet.reason_code  # the Finder's own code, unchanged
+    text, language = _text(goal, row, prompt_source, code)
     return AgentExecutionOutcome(
         step_id=row.step_id if isinstance(packet, SimulationMatchPacket) else None,
         simulation_outcome=simulated,
@@ -75,27 +77,30 @@ def build_outcome(
         dispatch_decision_hash=ref,
         next_step=None,
         reason_code=code,
-        user_visible_text=_text(goal, row, prompt_source, code),
+        user_visible_text=text,
+        text_language=language,
         attempt_counter=packet.attempt if isinstance(packet, ClarifyPacket) else goal.attempt_counter,
     )
 
 
-def _text(goal: AgentGoalRequest, row: StepRow, prompt_source: PromptSource, code: str) -> str:
-    packet = goal.sim_finder_packet
+def _text(goal: AgentGoalRequest, row: StepRow, prompt_source: PromptSource, code: str) -> UserText:
+    packet, language = goal.sim_finder_packet, goal.language_tag
     if isinstance(packet, ClarifyPacket):
-        return packet.question
+        return UserText(packet.question, None)
     if isinstance(packet, RefusePacket):
-        return user_text("FINDER_REFUSED")
+        return finder_refusal(packet.reason_code, language)
     if row.event == "ROLLED_BACK":
-        return "It was done, and was rolled back later."
+        return user_text("ROLLED_BACK", language)
     if row.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
         catalogue = prompt_source.catalogue()
         target = find_target(packet, catalogue, row.step_id, prompt_source.outputs)
         if target is not None:
             again = code == "CONFIRMATION_AMBIGUOUS"
-            lexicon, tag = prompt_source.lexicon(), goal.language_tag
-            prompt = confirmation_prompt(target.entry, target.fields, lexicon, tag, again=again)
+            lexicon = prompt_source.lexicon()
             if is_undo(row.step_id):
-                return undo_prompt(target.entry, lexicon, tag, again=again)
-            return f"{steps_note(target, tag)}{prompt}"
-    return user_text(code) or user_text("CONFIRMATION_MISSING")
+                return undo_prompt(target.entry, lexicon, language, again=again)
+            if target.whole is not None:
+                return step_prompt(target, target.whole, lexicon, language, again=again)
+            return confirmation_prompt(target.entry, target.fields, lexicon, language, again=again)
+    found = user_text(code, language)
+    return found if found.text else user_text("CONFIRMATION_MISSING", language)

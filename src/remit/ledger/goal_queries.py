@@ -35,7 +35,11 @@ _ANSWER_COUNT: Final = """SELECT count(*) FROM agent_execution_confirmation_ledg
 _OF_KIND: Final = """SELECT seq, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT ?"""
 _STARTED: Final = """SELECT tenant_id, correlation_id, updated_at FROM agent_execution_current
-  WHERE step_id = 'goal' AND event = 'STARTED' ORDER BY tenant_id, updated_at"""
+  WHERE step_id = 'goal' AND event = 'STARTED'
+  UNION ALL SELECT undo.tenant_id, undo.correlation_id, undo.updated_at FROM agent_execution_current AS undo
+  JOIN agent_execution_current AS goal ON goal.tenant_id = undo.tenant_id AND goal.plan_id = undo.plan_id
+  AND goal.step_id = 'goal' AND goal.entry_seq < undo.entry_seq
+  WHERE undo.event = 'UNDO_ALLOWED' ORDER BY 1, 3"""
 _POSITION: Final = """SELECT event, entry_seq FROM agent_execution_current
   WHERE tenant_id = ? AND plan_id = ? AND step_id = ?"""
 
@@ -53,7 +57,7 @@ class Recorded(NamedTuple):
 
 
 class StartedGoal(NamedTuple):
-    """A goal with several steps that has not ended, and when it began."""
+    """A goal with several steps, or the rollback of one, that has not ended; and when it began."""
 
     tenant_id: str
     correlation_id: str
@@ -96,7 +100,10 @@ def entries_of_kind(
 
 
 def started_goals(connection: Connection) -> list[StartedGoal]:
-    """Return the goals with several steps that have not ended, by the projection. Check the history of each."""
+    """Return the goals with several steps that have not ended, or whose rollback was allowed and has not ended.
+
+    This is the state of the projection. Check the history of each.
+    """
     return [StartedGoal(*row) for row in connection.rows(_STARTED)]
 
 

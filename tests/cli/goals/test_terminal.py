@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from remit.cli.common.bidi import display_text, isolated
+from remit.cli.common.bidi import display_sentence, display_text, isolated
+from remit.goals.messages.catalogue import render_text
 from tests.cli.goals.conftest import Shell
 
 
@@ -75,6 +76,22 @@ def test_right_to_left_words_are_isolated_on_a_terminal_only(monkeypatch: pytest
     assert "\\u202e" in shown
     assert isolated("plain, и это") == "plain, и это"
     assert shown.count("\u2068") == shown.count("\u2069") == 2
+
+
+@pytest.mark.req("AC-05")
+def test_a_sentence_that_runs_from_right_to_left_is_whole_and_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"yes": "כן", "no": "לא"}
+    text = f"Copy the form (copy-form 1): name = x, to = \u202eלא. {render_text('PROMPT_ANSWER', 'he', **values)}"
+    assert display_sentence(text, right_to_left=True) == display_text(text)  # for another program: no marks
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    shown = display_sentence(text, right_to_left=True)
+    assert (shown[0], shown[-1]) == ("\u2067", "\u2069")
+    assert "(\u2068copy-form 1\u2069)" in shown  # a bracket stays with its partner
+    assert "\u202e" not in shown
+    assert shown.count("\u2068") + 1 == shown.count("\u2069")
+    marks = dict.fromkeys(map(ord, "\u2067\u2068\u2069"))
+    assert shown.translate(marks) == display_text(text).translate(marks)
+    assert display_sentence(text, right_to_left=False) == display_text(text)
 
 
 def test_right_to_left_words_are_never_isolated_in_json(shell: Shell) -> None:

@@ -138,7 +138,7 @@ def test_questions_and_titles_may_stand_in_several_languages() -> None:
     assert [made.title_in(tag) for tag in ("fr-CA", "ar", "de", "en")] == ["Rembourser", "ردّ", "ردّ", "ردّ"]
     assert simulation(REFUND).title_in("fr") == "Refund an order"
     (entry,) = catalogue.entries
-    assert confirmation_prompt(entry, {}, load_lexicon(), "fr").startswith("Rembourser (refund-order 1).")
+    assert confirmation_prompt(entry, {}, load_lexicon(), "fr").text.startswith("Rembourser (refund-order 1).")
     assert simulation(made.tree()).own_digest == made.own_digest
     # A plain text is what it was: whoever promoted a definition need not do so again.
     assert simulation(REFUND).own_digest == "sha256:72563707680dda5a825b9bdf4de7118578a12e079d578f0e809954f0d4934ac2"

@@ -9,6 +9,7 @@ from remit.contracts.goals.finder_proof import FinderProof
 from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket
 from remit.core.canonical import digest
 from remit.core.errors import RefusedError
+from remit.goals.finder import negation
 from remit.goals.finder.finder import EmbeddedFinder, FinderCache, ThreadState, after_clarify
 from tests.goals.catalogue.simulations import ALL, AMOUNT, LOOKUP, MOVE, ORDER, REFUND, catalogue_of, changed
 from tests.goals.finder.fixed_questions import EUR, FINDER, THREAD, asked, found
@@ -44,22 +45,38 @@ def test_what_only_resembles_a_phrase_matches_if_it_is_near_enough() -> None:
         assert kind(found(far)) == "missing", far
 
 
-@pytest.mark.req("AC-20")
-def test_a_negation_is_no_wish() -> None:
+@pytest.mark.req("AC-20", "AC-04")
+def test_a_negated_request_is_refused_and_is_no_gap_in_the_catalogue() -> None:
     for text in (
         "do not show order A-17",
         "never show order A-17",
         "don't show order A-17",
         "show no order A-17",
-        "stop, show order A-17",
     ):
-        assert kind(found(text)) == "missing", text
-    assert kind(found("Erstatte Bestellung A-17 nicht", "de")) == "missing"
-    assert kind(found("不要退款订单A-17", "zh")) == "missing"
+        packet = found(text)
+        assert (kind(packet), packet.get("reason_code")) == ("refuse", "REQUEST_NEGATED"), text
+    assert found("Erstatte Bestellung A-17 nicht", "de")["reason_code"] == "REQUEST_NEGATED"
+    assert found("不要退款订单A-17", "zh")["reason_code"] == "REQUEST_NEGATED"
+    for text in ("stop, show order A-17", "cancel order A-17", "do not make coffee"):
+        assert kind(found(text)) == "missing", text  # another request, and a simulation for it may be missing
     never = found("show order never")
     assert (kind(never), never["field"]) == ("clarify", "order_id")
     keep = changed(MOVE, phrases={"en": ["do not keep {name}"]})
     assert kind(found("please do not keep r7", catalogue=catalogue_of(keep))) == "match"
+    assert found("never do not keep r7", catalogue=catalogue_of(keep))["reason_code"] == "REQUEST_NEGATED"
+
+
+@pytest.mark.req("AC-20", "AC-04")
+def test_every_listed_negation_of_a_language_refuses_the_request() -> None:
+    """The phrase is of made-up words, so only the negation is of the language."""
+    lists = [*negation._WORDS.items(), *negation._PARTS.items()]  # noqa: SLF001 - the lists themselves are tested
+    assert len(lists) > 60
+    for language, words in lists:
+        catalogue = catalogue_of(changed(LOOKUP, phrases={language: ["zarpo quintel vemba ruk {order_id}"]}))
+        for word in words.split():
+            plain = found("now zarpo quintel vemba ruk A-17", language, catalogue=catalogue)
+            packet = found(f"{word} zarpo quintel vemba ruk A-17", language, catalogue=catalogue)
+            assert (kind(plain), packet.get("reason_code")) == ("match", "REQUEST_NEGATED"), (language, word)
 
 
 def test_only_the_language_of_the_text_counts_and_what_it_is_a_kind_of() -> None:

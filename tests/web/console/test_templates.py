@@ -93,3 +93,10 @@ def test_times_and_ids_are_short() -> None:
     ]  # fmt: skip
     assert short("0190-aaaa-0123456789ab") == "0123456789ab"
     assert (short("plan-1"), short(None)) == ("plan-1", "")
+
+
+def test_a_sentence_for_a_user_has_its_language_and_its_direction() -> None:
+    said = environment().from_string('{% from "parts.html" import said_in %}{{ said_in(text, language) }}')
+    for language, tag in (("he", '<bdi lang="he" dir="rtl">'), ("de", '<bdi lang="de" dir="ltr">'), (None, "<bdi>")):
+        shown = said.render(text="a <b>\u202e לא", language=language)
+        assert shown == f"{tag}a &lt;b&gt;\\u202e לא</bdi>"

@@ -16,7 +16,7 @@ from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.common.suggest import LocationOptions
 from remit.cli.common.tenants import choose_tenant, tenant_of_goal, tenant_option
-from remit.cli.goals.render import REFUSED, Cycle, render_cycle
+from remit.cli.goals.render import REFUSED, Cycle, render_cycle, render_text
 from remit.cli.goals.requester import GoalRequester, resolve_goal_requester
 from remit.contracts.goals.goal import DEFAULT_LANGUAGE
 from remit.contracts.services.common import WaitingFor
@@ -185,7 +185,7 @@ class GoalDialogue:
 
     def _read_answer(self, cycle: Cycle, waiting_for: WaitingFor | None) -> str | None:
         """Return the answer of the user, from --confirm or typed now. None if there is no answer."""
-        prompt = display_text(cycle.reply.outcome.user_visible_text)
+        prompt = render_text(cycle.reply.outcome)
         if waiting_for == "confirmation" and self.answer is not None:
             if self.prints:
                 click.echo(prompt, err=True)

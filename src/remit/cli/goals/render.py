@@ -6,13 +6,15 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from remit.cli.common.bidi import display_name, display_text
+from remit.cli.common.bidi import display_name, display_sentence, display_text
 from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.table import terminal_width
+from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.plans.sql_report import ToldColumn
 from remit.contracts.services.common import WaitingFor
 from remit.core.text import counted, printable
 from remit.goals.finder.suggestions import Near
+from remit.goals.messages.catalogue import is_right_to_left
 from remit.goals.service import Reply
 from remit.goals.status import GoalStatus
 from remit.services.goals.hints import Hints
@@ -125,7 +127,7 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     correlation = cycle.reply.goal.correlation_id
     label, colour = _WORDS[cycle.exit_code]
     label = f"{label} before" if cycle.ended_before else label
-    yield f"{click.style(label, fg=colour, bold=True)}: {display_text(outcome.user_visible_text)}"
+    yield f"{click.style(label, fg=colour, bold=True)}: {render_text(outcome)}"
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE:
         yield _row("code", display_name(outcome.reason_code))
@@ -150,6 +152,11 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
         commands = [fill_advice(advice, cycle)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
+
+
+def render_text(outcome: AgentExecutionOutcome) -> str:
+    """Render the text for the user in the direction of its language."""
+    return display_sentence(outcome.user_visible_text, right_to_left=is_right_to_left(outcome.text_language))
 
 
 def _render_id(cycle: Cycle) -> Iterator[str]:

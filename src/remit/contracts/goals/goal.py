@@ -167,6 +167,9 @@ class AgentExecutionOutcome(Contract):
     next_step: Identifier | None
     reason_code: ReasonCode
     user_visible_text: Text
+    text_language: LanguageTag | None = Field(
+        default=None, description="The language of the text. Null for the Finder's own question."
+    )
     attempt_counter: Attempts = Field(
         default=0, description="How many questions the user was asked in the thread, with the one in this outcome."
     )

@@ -175,7 +175,7 @@ class UndoBinding(Contract):
     type: Literal["undo"]
 
 
-StepValue = Annotated[str, Field(max_length=1_000)] | int
+StepValue = Annotated[str, Field(max_length=1_000)] | Annotated[int, Field(ge=-(10**15), le=10**15)]
 """`{field}` is a field of the goal, `{step.output}` an output of an earlier step. Any other value is used as it is."""
 
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from remit.contracts.base import Contract, Count, Digest, Identifier, JsonObject, Many, ShortText, Text, Timestamp
 from remit.contracts.browser.browser import ActionResult, FieldMap, Url
-from remit.contracts.goals.goal import AgentExecutionOutcome
+from remit.contracts.goals.goal import AgentExecutionOutcome, LanguageTag
 from remit.contracts.ledger import Kind, Payload
 from remit.contracts.tasks.result import ExecutionResult
 from remit.core.errors import Reason, RemitError
@@ -23,6 +23,7 @@ Link = Annotated[str, Field(max_length=4_096)]
 
 QuestionKind = Literal["request", "plan", "goal", "confirmation"]
 PreviewState = Literal["computed", "computing", "not_computed", "failed"]
+PreviewProblem = Literal["configuration_changed", "would_fail"]
 """Whether the preview of a pending plan is stored. `not_computed`: a person computes it before the decision."""
 QuestionState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
 WaitingFor = Literal["confirmation", "approval", "clarification"]
@@ -111,6 +112,9 @@ class GoalAnswer(Contract):
     user_id: Identifier
     event: ShortText = Field(description="The goal's last event; empty before the first.")
     text: Text = Field(description="The message or question for the user.")
+    text_language: LanguageTag | None = Field(
+        default=None, description="The language of the text. Null if it is empty, or the Finder's own question."
+    )
     outcome: AgentExecutionOutcome | None = None
     waiting_for: WaitingFor | None = None
     waiting: Waiting | None = None
@@ -137,6 +141,11 @@ class Question(Contract):
     reason: ShortText | None = None
     preview_state: PreviewState | None = Field(
         default=None, description="For a plan that waits for a decision: whether its preview is stored."
+    )
+    preview_problem: PreviewProblem | None = Field(
+        default=None,
+        description="Why the stored preview of a pending plan cannot be approved, by records alone. Files are compared"
+        " when the preview is read.",
     )
     link: Link | None = None
 
@@ -181,6 +190,7 @@ class GoalAsked(Contract):
     prompt: Text | None = Field(
         default=None, description="For a confirmation: the question, with the words that mean yes."
     )
+    prompt_language: LanguageTag | None = Field(default=None, description="The language of the question.")
 
 
 class QuestionView(Contract):

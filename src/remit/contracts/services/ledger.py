@@ -74,13 +74,29 @@ class VerifyAnswer(Contract):
     checked_at: Timestamp | None = None
 
 
+GoalLineState = Literal[
+    "waiting_for_confirmation",
+    "waiting_for_approval",
+    "asks_question",
+    "expired",
+    "running",
+    "done",
+    "failed",
+    "refused",
+    "recorded",
+    "rolled_back",
+]
+"""The state of a goal in a list. `expired`: no answer came in time. `recorded`: no simulation covers it yet."""
+
+
 class GoalLine(Contract):
-    """One goal of a tenant, and its last event."""
+    """One goal of a tenant, its last event, and the state that follows from it."""
 
     tenant_id: Identifier
     correlation_id: Identifier
     event: ShortText
     at: Timestamp
+    state: GoalLineState = Field(description="What the goal waits for, or how it ended.")
 
 
 class Replayed(Contract):

@@ -46,6 +46,7 @@ from remit.goals.composite.step_case import StepCase, rollback_documents
 from remit.goals.decisions import build_goal_documents
 from remit.goals.dispatch import AlreadyStartedError
 from remit.goals.history import History, load_decision, read_history, require_recorded
+from remit.goals.messages.catalogue import UserText
 from remit.goals.recording import TransactionHook, record_ending
 from remit.goals.rollback import rollback_packet
 from remit.goals.rules import LiveRules, PastRules
@@ -410,8 +411,11 @@ class StepsDriver:
         outcome = self._core.read_step(self._case(situation, situation.decisive))
         if not isinstance(situation.move, End):
             return self._with_next_step(situation, outcome)
-        text = ending_text(situation.move.ending, situation.move.remaining, outcome.user_visible_text)
-        return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": text}, source="outcome")
+        step = UserText(outcome.user_visible_text, outcome.text_language)
+        tag = self._goal.language_tag
+        text, language = ending_text(situation.move.ending, situation.move.remaining, step, tag)
+        told = {"user_visible_text": text, "text_language": language}
+        return AgentExecutionOutcome.from_tree({**outcome.tree(), **told}, source="outcome")
 
     def _with_next_step(self, situation: Situation, outcome: AgentExecutionOutcome) -> AgentExecutionOutcome:
         ids = [each.step_id for each in situation.steps]

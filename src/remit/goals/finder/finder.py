@@ -8,6 +8,7 @@ the simulation, and the gates decide.
 1. It refuses a text that cannot be read.
 2. In a thread, the text is the answer to the last question, and nothing else.
 3. Otherwise each simulation, in any state, gets the score of its best phrase. Those below the threshold are excluded.
+   If none is left, and the text is a phrase with a negation, such as `do not`, it refuses the request.
 4. It selects the first in order (score, ACTIVE before others, id). If a field is open, it asks the question of that
    field: exactly as the catalogue has it for the language, one at a time, the first in the catalogue's order.
 5. It does not choose between two with equal scores. A match contains both scores; with an open field it refuses.
@@ -28,7 +29,7 @@ from remit.goals.binding.fields import problem_with, read_text
 from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read
 from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.catalogue.phrases import CompiledCatalogue, CompiledPhrase, CompiledSimulation, compile_catalogue
-from remit.goals.finder.negation import contains_negation, negates
+from remit.goals.finder.negation import contains_negation, negates, refuses
 from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, seal_packet
 from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_phrase
 from remit.goals.finder.suggestions import Near, nearest
@@ -46,7 +47,7 @@ from remit.masking import mask_text
 
 __all__ = ["EmbeddedFinder", "Finder", "FinderCache", "ThreadState", "Utterance", "after_clarify"]
 
-VERSION: Final = "embedded-1"
+VERSION: Final = "embedded-2"
 MAX_ATTEMPTS: Final = 5
 MAX_CANDIDATES: Final = 5
 MAX_BONUS: Final = 500
@@ -127,7 +128,7 @@ class EmbeddedFinder:
     def _search(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
         matches = self._ranked(language_tag, reading, catalogue, self._compiled_catalogue(catalogue))
         if not matches:
-            return PacketDraft("missing", intent=intent_of(reading))
+            return self._nothing_found(language_tag, reading, catalogue)
         top = matches[0]
         considered = tuple((match.entry.simulation.id, match.score, match.words) for match in matches)
         open_field = _first_open(top.entry.simulation, top.gathered)
@@ -139,15 +140,30 @@ class EmbeddedFinder:
         question_args = (top.entry.simulation, open_field, language_tag)
         return _question(*question_args, 1, top.gathered.values, considered)
 
+    def _nothing_found(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> PacketDraft:
+        negated = self._ranked(language_tag, reading, catalogue, self._compiled_catalogue(catalogue), negated=True)
+        if not negated:
+            return PacketDraft("missing", intent=intent_of(reading))
+        considered = tuple((match.entry.simulation.id, match.score, match.words) for match in negated)
+        return PacketDraft("refuse", reason_code="REQUEST_NEGATED", considered=considered)
+
     def _ranked(
-        self, language_tag: str, reading: Reading, catalogue: Catalogue, compiled: CompiledCatalogue
+        self,
+        language_tag: str,
+        reading: Reading,
+        catalogue: Catalogue,
+        compiled: CompiledCatalogue,
+        *,
+        negated: bool = False,
     ) -> list[_PhraseMatch]:
+        """Return the best matches, or, with `negated`, those that the text would have without its negation."""
         best: dict[str, _PhraseMatch] = {}
         utterance = ParsedUtterance(reading)
         for tag in matching_language_tags(language_tag):
             for each in compiled.simulations.get(tag, ()):
                 entry = catalogue.find(each.simulation_id)
-                match = _best_match(entry, each, utterance, tag.partition("-")[0]) if entry is not None else None
+                language = tag.partition("-")[0]
+                match = _best_match(entry, each, utterance, language, negated) if entry is not None else None
                 known = best.get(each.simulation_id)
                 if match is not None and (known is None or match.score > known.score):
                     best[each.simulation_id] = match
@@ -174,7 +190,11 @@ def _order(match: _PhraseMatch) -> tuple[int, bool, str]:
 
 
 def _best_match(
-    entry: CatalogueEntry, compiled: CompiledSimulation, utterance: ParsedUtterance, language: str
+    entry: CatalogueEntry,
+    compiled: CompiledSimulation,
+    utterance: ParsedUtterance,
+    language: str,
+    negated: bool,  # noqa: FBT001 - see EmbeddedFinder._ranked
 ) -> _PhraseMatch | None:
     """Return the match with the best phrase of the simulation, or None if no phrase reaches the threshold."""
     simulation = entry.simulation
@@ -194,16 +214,24 @@ def _best_match(
             return _PhraseMatch(entry, EXACT, phrase.words, placed)
     plain = gather_plain_values(simulation, compiled.before, utterance, paired)
     words = utterance.words_outside(plain)
-    scored = [(_nearness(phrase, plain, words, rest, language), phrase) for phrase in likely]
+    scored = [(_nearness(phrase, plain, words, rest, language, negated), phrase) for phrase in likely]
     score, nearest = max(scored, key=lambda pair: pair[0])  # of equals, the first in the file
     return _PhraseMatch(entry, score, nearest.words, plain) if score >= THRESHOLD else None
 
 
-def _nearness(phrase: CompiledPhrase, plain: Gathered, words: tuple[str, ...], rest: Reading, language: str) -> int:
+def _nearness(
+    phrase: CompiledPhrase,
+    plain: Gathered,
+    words: tuple[str, ...],
+    rest: Reading,
+    language: str,
+    negated: bool,  # noqa: FBT001 - see EmbeddedFinder._ranked
+) -> int:
     filled = sum(name in plain.values for name in phrase.slots)
     if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(words)) < THRESHOLD:
         return 0  # too many other words for any match
-    if contains_negation(language, words, rest.folded, phrase.words, "".join(phrase.chunks)):
+    is_negated = refuses if negated else contains_negation
+    if is_negated(language, words, rest.folded, phrase.words, "".join(phrase.chunks)) is not negated:
         return 0
     return score_phrase(phrase.words, len(phrase.slots), words, filled)
 

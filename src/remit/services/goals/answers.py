@@ -48,6 +48,7 @@ class GoalAnswers:
             user_id=goal.user_id,
             event=event,
             text=outcome.user_visible_text,
+            text_language=outcome.text_language,
             outcome=self._outcome_for(caller, reply),
             waiting_for=waits,
             waiting=self._build_waiting(reply, now, waits),

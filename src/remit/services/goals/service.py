@@ -14,7 +14,7 @@ from remit.contracts.services.ledger import GoalLine, ReplayAnswer, Wanted
 from remit.contracts.services.ledger import Replayed as ReplayedTold
 from remit.core.canonical import digest
 from remit.core.errors import Reason, RefusedError, RemitError
-from remit.core.ids import uuid7
+from remit.core.ids import render_time, uuid7
 from remit.goals.history import read_history
 from remit.goals.service import Reply
 from remit.goals.status import WaitingGoal, read_goal_awaiting_confirmation
@@ -28,6 +28,7 @@ from remit.services.goals.actor_check import ActorCheck, Run
 from remit.services.goals.answers import GoalAnswers, User, build_running_answer, find_user
 from remit.services.goals.approvals import tenants_of
 from remit.services.goals.ownership import OwnedGoals, is_tenant_of
+from remit.services.goals.states import line_state
 
 MAX_LISTED: Final = 200
 
@@ -39,6 +40,8 @@ class GoalPrompt(NamedTuple):
     goal: WaitingGoal
     prompt: str
     asked_by: str
+    language: str | None
+    """The language of the question in words."""
 
 
 class GoalApproval(NamedTuple):
@@ -177,7 +180,11 @@ class GoalRequestService:
         require_name("tenant", tenant)
         with self._context.workspace.store.reading() as connection:
             rows = newest_goals(connection, tenant, max(1, min(limit, MAX_LISTED)))
-        return [GoalLine(tenant_id=tenant, correlation_id=name, event=event, at=at) for name, event, at in rows]
+        now = render_time(self._context.workspace.clock())
+        return [
+            GoalLine(tenant_id=tenant, correlation_id=name, event=event, at=at, state=line_state(event, at, now))
+            for name, event, at in rows
+        ]
 
     def read_utterance(self, caller: Caller, tenant: str, correlation_id: str) -> str:
         """Return the user's text, masked as it is stored. Empty if the goal is unknown or cannot be verified."""
@@ -239,10 +246,9 @@ class GoalRequestService:
             requester = find_requester(connection, user.tenant, correlation_id, GOAL_REQUESTED)
         if goal is None or goal.user_id != user.user:
             raise not_found_error("confirmation", correlation_id)
-        prompt = workspace.goals.read_reply(
-            correlation_id, user=user.user, tenant=user.tenant
-        ).outcome.user_visible_text
-        return GoalPrompt(user.tenant, goal, prompt, requester or user.user)
+        outcome = workspace.goals.read_reply(correlation_id, user=user.user, tenant=user.tenant).outcome
+        asked_by = requester or user.user
+        return GoalPrompt(user.tenant, goal, outcome.user_visible_text, asked_by, outcome.text_language)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 

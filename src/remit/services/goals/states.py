@@ -5,6 +5,9 @@ from typing import Final, Literal
 from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.simulation import UNDOES
 from remit.contracts.services.common import WaitingFor
+from remit.contracts.services.ledger import GoalLineState
+from remit.core.ids import is_within, parse_time
+from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.status import GoalStatus
 
 GoalState = Literal["done", "failed", "refused", "waiting"]
@@ -20,6 +23,20 @@ _WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
 }
 
 
+_LINE_STATES: Final[dict[str, GoalLineState]] = {
+    "CONFIRMATION_REQUESTED": "waiting_for_confirmation",
+    "APPROVAL_REQUESTED": "waiting_for_approval",
+    "CLARIFIED": "asks_question",
+    "SUCCEEDED": "done",
+    "FAILED": "failed",
+    "REFUSED": "refused",
+    "ESCALATED": "recorded",
+    "ROLLED_BACK": "rolled_back",
+}
+"""By the last event. A goal with any other event is running."""
+_LIVES: Final = {"CONFIRMATION_REQUESTED": ANSWER_LIFE, "APPROVAL_REQUESTED": APPROVAL_LIFE}
+
+
 def waiting_for(outcome: AgentExecutionOutcome, event: str) -> WaitingFor | None:
     """Return what a goal waits for. Both must agree, because the event may belong to another goal with this id."""
     return _WAITS.get((outcome.reason_code, event))
@@ -28,9 +45,20 @@ def waiting_for(outcome: AgentExecutionOutcome, event: str) -> WaitingFor | None
 def state_of(outcome: AgentExecutionOutcome, event: str) -> GoalState:
     if waiting_for(outcome, event) is not None:
         return "waiting"
-    if outcome.reason_code == "SIMULATION_SUCCEEDED":
+    if outcome.reason_code == "SIMULATION_SUCCEEDED" and outcome.simulation_outcome is not None:
         return "done"
     return "failed" if outcome.simulation_outcome is not None and event in STARTED_EVENTS else "refused"
+
+
+def line_state(event: str, at: str, now: str) -> GoalLineState:
+    """Return the state of a goal in a list, from its last event and the time of that event.
+
+    A question that no person answered in time waits no longer, although the ledger has no event for that.
+    """
+    life = _LIVES.get(event)
+    if life is not None and not is_within(parse_time(at), parse_time(now), life):
+        return "expired"
+    return _LINE_STATES.get(event, "running")
 
 
 def can_undo(goal: AgentGoalRequest, now: GoalStatus) -> bool:

@@ -234,6 +234,7 @@ class Inbox:
             decided_at=view.decided_at,
             reason=view.reason,
             preview_state=view.preview_state,
+            preview_problem=view.preview_problem,
             link=self._context.link("inbox", "plan", view.proposal_id),
         )
 
@@ -283,7 +284,7 @@ class Inbox:
             expires_at=expires_at(status.goal.asked_at, ANSWER_LIFE),
             link=self._context.link("inbox", "confirmation", status.tenant_id, correlation_id),
         )
-        return QuestionView(question=question, goal=view_goal(status.goal, status.prompt))
+        return QuestionView(question=question, goal=view_goal(status.goal, status.prompt, status.language))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -382,7 +383,7 @@ def read_risk(approval: Approval) -> str | None:
     return None if isinstance(approval.preview, HTTPPreview) else approval.preview.risk
 
 
-def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
+def view_goal(goal: WaitingGoal, prompt: str | None = None, prompt_language: str | None = None) -> GoalAsked:
     return GoalAsked(
         user_id=goal.user_id,
         language_tag=goal.language_tag,
@@ -397,4 +398,5 @@ def view_goal(goal: WaitingGoal, prompt: str | None = None) -> GoalAsked:
         policy_reasons=dict(goal.policy_reasons),
         problem=goal.problem or None,
         prompt=prompt,
+        prompt_language=prompt_language,
     )

@@ -13,3 +13,7 @@ CREATE UNIQUE INDEX agent_execution_ledger_attempts
 -- The goals with several steps that have not ended, so that another process can continue them.
 CREATE INDEX agent_execution_current_started
   ON agent_execution_current (tenant_id, correlation_id) WHERE step_id = 'goal' AND event = 'STARTED'
+--;;
+-- The rollbacks of whole goals that were allowed, for the same purpose.
+CREATE INDEX agent_execution_current_undone
+  ON agent_execution_current (tenant_id, plan_id) WHERE event = 'UNDO_ALLOWED'

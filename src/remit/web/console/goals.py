@@ -48,6 +48,7 @@ class GoalLine(NamedTuple):
     event: str
     at: str
     utterance: str
+    state: str
 
     @property
     def path(self) -> str:
@@ -149,6 +150,7 @@ def _render_goals(
             each.event,
             each.at,
             goals.read_utterance(caller, each.tenant_id, each.correlation_id)[:MOST_WORDS],
+            each.state,
         )
         for each in newest[:MOST_LISTED]
     ]

@@ -2,7 +2,8 @@
 
 Two rules apply to every value that a template outputs, and no template can turn them off. The value is escaped.
 Invisible characters (control characters, bidirectional overrides, fillers) are spelled out, and right-to-left letters
-are isolated. So text of an agent can neither become markup nor change how the words around it read.
+are isolated, by marks or by an element with a direction. So text of an agent can neither become markup nor change how
+the words around it read.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from markupsafe import Markup, escape
 
 from remit.core.ids import parse_time
 from remit.core.text import isolated, printable
+from remit.goals.messages.catalogue import is_right_to_left
 from remit.services.base.run_list import NOT_VOUCHED_FOR
 
 MINUTE: Final = 60
@@ -36,7 +38,8 @@ _TONES: Final[dict[str, Tone]] = {
     **dict.fromkeys(("PARTIAL", "UNFINISHED", "ROLLED_BACK", "CANCELLED", "MEDIUM", "DRAFT", "NEEDS_APPROVAL"), "care"),
     **dict.fromkeys(("WOULD_FAIL", "REVOKED", "BREACHED"), "bad"),
     **dict.fromkeys(("PENDING", "RUNNING", "waiting", "running"), "live"),
-    **dict.fromkeys(("READY", "USED", "KEPT"), "good"),
+    **dict.fromkeys(("READY", "USED", "KEPT", "done"), "good"),
+    **dict.fromkeys(("waiting_for_confirmation", "waiting_for_approval", "asks_question"), "live"),
     "WAIVED": "care",
 }
 
@@ -51,6 +54,15 @@ def shown(value: Any) -> Any:
 def exact(text: str) -> Markup:
     """Escape the value of a form field without spelling anything out, so that it returns unchanged with the form."""
     return escape(text)
+
+
+def visible(text: str) -> Markup:
+    """Escape a text whose element has its direction. Invisible characters are spelled out, and no marks are added."""
+    return escape(printable(text))
+
+
+def direction(language: str) -> str:
+    return "rtl" if is_right_to_left(language) else "ltr"
 
 
 def in_lines(text: str) -> list[str]:
@@ -119,6 +131,8 @@ def sentence(text: str) -> str:
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "exact": exact,
+    "visible": visible,
+    "direction": direction,
     "in_lines": in_lines,
     "how_long": render_duration,
     "minute": minute,
