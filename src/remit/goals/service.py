@@ -336,7 +336,7 @@ class GoalService:
         return [*found, *self._started.continue_interrupted()]
 
     def continue_overdue(self) -> list[Recovered[Any]]:
-        """Continue the goals with several steps that no process works on, for example as nobody answered in time.
+        """Continue the goals with several steps that no process works on, for example as no person answered in time.
 
         A server calls this now and then. It touches no goal whose last event is recent.
         """
