@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-structure check-words check-agent
 
-.PHONY: help demo examples test long conformance compat crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
+.PHONY: help demo examples test long conformance compat crash crash-tasks crash-plans crash-goals crash-steps crash-web check $(CHECKS) bench docs pins release system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -94,6 +94,10 @@ crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power 
 crash-goals: $(DEV) system ## run 10,000 goals on each store while workers are killed: one effect each (slow; GOALS=2000 for fewer)
 	@$(BIN)/python -m tests.crash.goals --goals $(or $(GOALS),10000)
 	@$(BIN)/python -m tests.crash.goals --goals $(or $(GOALS),10000) --store postgresql
+
+crash-steps: $(DEV) system ## run 1,000 goals with several steps on each store while workers are killed (slow; GOALS=100 for fewer)
+	@$(BIN)/python -m tests.crash.steps --goals $(or $(GOALS),1000)
+	@$(BIN)/python -m tests.crash.steps --goals $(or $(GOALS),1000) --store postgresql
 
 crash-plans: $(DEV) system ## stop plans and their rollbacks at every change to a disk (slow; needs root; THIN=9 for every 9th point)
 	@$(BIN)/python -m tests.crash.plans --thin $(or $(THIN),1)

@@ -17,8 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import MagicMock
+from urllib.parse import parse_qsl
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from remit import acting, governed
 from remit.browser.actions import require_same_page
@@ -27,12 +29,14 @@ from remit.browser.chromium.element_refs import References
 from remit.browser.chromium.types import Element
 from remit.browser.typed_secrets import TypedSecrets
 from remit.cli.goals.ask import ask
+from remit.contracts.config.oidc import Oidc
 from remit.contracts.plans.error_codes import plan_error
-from remit.core.errors import MEANING, NEXT_STEPS, Reason, RefusedError
+from remit.core.errors import MEANING, NEXT_STEPS, EnvironmentFailureError, Reason, RefusedError
 from remit.goals import simulation_executor
 from remit.goals.replay import RecreatedDecision, replay_decision
 from remit.governed_functions import NotDoneError
 from remit.services.base.server_lock import LOCK_FILE
+from remit.web.login.oidc import Provider
 from tests.cli.error_workspace import (
     FAILING_ACTIONS,
     PASSWORD,
@@ -49,6 +53,7 @@ from tests.goals.goal_office import ARCHIVE, SIMULATIONS, TENANT
 from tests.plans.project import Project, at_phase, create, plan_of, replace
 from tests.support.small_disks import require_root, small_disk
 from tests.support.web_server import WebSite
+from tests.web.identity_provider import CLIENT, providing
 
 SERVER_URL: Final = f"postgresql://remit:{SECRET}@127.0.0.1:1/nowhere"
 FOR_MIA: Final = ("--user", "mia", "--tenant", TENANT)
@@ -87,6 +92,27 @@ def not_authenticated(place: ErrorWorkspace) -> ShownError:
     assert answer.status == 401
     code, cause, next_step = (answer.tree[name] for name in ("code", "what", "next_step"))
     return ShownError(Reason(code), code, cause, next_step, answer.body.decode())
+
+
+def forged_id_token(_: ErrorWorkspace) -> ShownError:
+    with providing(generate_private_key(65_537, 2_048)) as provider:
+        provider.sign = "changed"
+        client = Provider(_oidc(provider.issuer), {}, "http://127.0.0.1/x")
+        begun = client.begin("/")
+        query = dict(parse_qsl(provider.agree(begun.url)))
+        with pytest.raises(RefusedError) as caught:
+            client.finish(query, begun.browser_secret)
+    return show_raised(caught.value)
+
+
+def unreachable_provider(_: ErrorWorkspace) -> ShownError:
+    with pytest.raises(EnvironmentFailureError) as caught:
+        Provider(_oidc("http://127.0.0.1:1"), {}, "http://127.0.0.1/x").begin("/")
+    return show_raised(caught.value)
+
+
+def _oidc(issuer: str) -> Oidc:
+    return Oidc.from_tree({"issuer": issuer, "client_id": CLIENT, "roles": [{"value": "staff", "role": "viewer"}]})
 
 
 def wrong_signature(place: ErrorWorkspace) -> ShownError:
@@ -379,6 +405,7 @@ EXAMPLES: Final[dict[Reason, Callable[[ErrorWorkspace], ShownError]]] = {
     Reason.AUTHORITY_MALFORMED: lambda place: place.command(
         "propose", place.write_plan("asked", create("a", "asked.txt")), REMIT_TOKEN=f"eyJhbGciOi.{SECRET}.x"
     ),
+    Reason.ID_TOKEN_INVALID: forged_id_token,
     Reason.SIGNATURE_INVALID: wrong_signature,
     Reason.KEY_UNKNOWN: unknown_key,
     Reason.KEY_RETIRED: retired_key,
@@ -444,6 +471,7 @@ EXAMPLES: Final[dict[Reason, Callable[[ErrorWorkspace], ShownError]]] = {
     Reason.STATE_MISSING: no_workspace,
     Reason.STORE_UNAVAILABLE: unreachable_store,
     Reason.STORE_OUTDATED: outdated_store,
+    Reason.IDENTITY_PROVIDER_UNAVAILABLE: unreachable_provider,
     Reason.DISK_FULL: full_disk,
     Reason.SANDBOX_UNAVAILABLE: unsupported_kernel,
     Reason.EFFECT_FAILED: lambda place: failed_function(place, "failed", NotDoneError(PASSWORD)),

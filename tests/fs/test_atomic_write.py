@@ -1,6 +1,8 @@
 """Durable files: all of the new bytes or all of the old ones, and an error when neither can be promised."""
 
+import errno
 import os
+import queue
 import re
 import shutil
 import stat
@@ -14,7 +16,8 @@ from typing import Literal
 import pytest
 
 from remit.core.errors import EnvironmentFailureError, Reason
-from remit.fs.atomic_write import make_private_directory, start_writing, sync_all, write_durably, write_together
+from remit.fs.atomic_write import make_private_directory, start_writing, write_durably
+from remit.fs.overlapped import overlap, sync_all, write_together
 from tests.support.child_process import Fault, run_child
 from tests.support.small_disks import only_root, small_disk
 
@@ -171,7 +174,7 @@ def test_bytes_reach_the_disk_before_the_name_and_the_name_before_the_return(tmp
     target = tmp_path / "folder" / "file"
     target.parent.mkdir()
     strace = ["strace", "-o", str(log), "-y", "-e", calls, sys.executable, "-c", WRITE, str(target), how]
-    source = Path(write_durably.__code__.co_filename).parents[1]
+    source = Path(write_durably.__code__.co_filename).parents[2]
     subprocess.run(strace, check=True, env={"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"})
     lines = [line for line in log.read_text().splitlines() if str(target.parent) in line]
     steps = [re.split(r"\W", line, maxsplit=1)[0] for line in lines]
@@ -256,7 +259,7 @@ def test_a_folder_that_takes_no_file_is_named_by_what_it_did_not_take(tmp_path: 
 
 TOGETHER = """
 import os, sys
-from remit.fs.atomic_write import write_together
+from remit.fs.overlapped import write_together
 folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
 write_together(folder, {name: b"new" for name in ("a", "b", "c")})
 """
@@ -284,10 +287,10 @@ def test_all_bytes_reach_the_disk_before_the_first_name_and_the_names_before_the
     folder, log = tmp_path / "folder", tmp_path / "log"
     folder.mkdir()
     calls = "trace=openat,write,sync_file_range,fsync,rename,renameat"
-    strace = ["strace", "-o", str(log), "-y", "-e", calls, sys.executable, "-c", TOGETHER, str(folder)]
-    source = Path(write_together.__code__.co_filename).parents[1]
+    strace = ["strace", "-f", "-o", str(log), "-y", "-e", calls, sys.executable, "-c", TOGETHER, str(folder)]
+    source = Path(write_together.__code__.co_filename).parents[2]
     subprocess.run(strace, check=True, env={"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"})
-    lines = [line for line in log.read_text().splitlines() if str(folder) in line][1:]
+    lines = [line.split(None, 1)[1] for line in log.read_text().splitlines() if str(folder) in line][1:]
     steps = [re.split(r"\W", line, maxsplit=1)[0] for line in lines]
     synced = ["sync_file_range"] * 3 + ["fsync"] * 3
     assert steps == ["openat", "write"] * 3 + synced + ["renameat"] * 3 + ["fsync"]
@@ -304,3 +307,30 @@ def test_a_descriptor_that_cannot_be_synced_fails_only_in_the_sync() -> None:
     finally:
         os.close(reading)
         os.close(writing)
+
+
+def test_overlapped_operations_wait_at_the_same_time_and_each_item_gets_one() -> None:
+    together, done = threading.Barrier(4, timeout=60), queue.SimpleQueue[int]()
+
+    def operation(item: int) -> None:
+        together.wait()  # broken unless four of them wait at the same time
+        done.put(item)
+
+    overlap(operation, range(16))
+    assert sorted(done.get() for _ in range(16)) == list(range(16))
+    assert done.empty()
+    overlap(operation, [])
+
+
+def test_the_error_of_an_overlapped_operation_is_raised_when_all_have_ended() -> None:
+    together, begun = threading.Barrier(4, timeout=60), queue.SimpleQueue[int]()
+
+    def operation(item: int) -> None:
+        begun.put(item)
+        together.wait()
+        raise OSError(errno.EIO, "the disk")
+
+    with pytest.raises(OSError, match="the disk"):
+        overlap(operation, range(1_000))
+    assert begun.qsize() == 4, "each of the four threads began one"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("remit-disk")]

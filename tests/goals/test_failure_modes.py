@@ -9,11 +9,12 @@ from typing import Any, Final
 import pytest
 
 from remit.contracts.goals.goal import AgentExecutionOutcome
-from remit.core.errors import RefusedError
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.goals.actions import runner as goal_hands
 from remit.goals.actions.runner import GoalActionRunner
 from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationExecutor
+from remit.goals.slo import Rate, rolling_error_rate
 from remit.goals.trace import trace_goal
 from remit.plans.service import Plans
 from tests.goals.goal_office import ARCHIVE, PING, SIMULATIONS, TENANT, Office, goal_bytes
@@ -230,6 +231,25 @@ def test_a_step_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     assert shop.answer(reply, None).outcome.reason_code == "STEP_TIMEOUT"
     assert shop.count(CLAIMS) == 0
     shop.close()
+
+
+@pytest.mark.req("AC-34")
+def test_a_failure_before_the_dispatch_counts_in_the_error_rate(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that cannot be previewed, and a machine that cannot prepare the action."""
+    assert desk.done("are you there").outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert desk.done("archive the note missing").outcome.reason_code == "SIMULATION_REFUSED"
+
+    def broken(*_: Any) -> Any:
+        raise EnvironmentFailureError(Reason.SANDBOX_UNAVAILABLE, "no sandbox")
+
+    monkeypatch.setattr(GoalActionRunner, "prepare", broken)
+    reply = desk.done("copy the form as new")
+    assert reply.outcome.reason_code == "SIMULATION_REFUSED"
+    assert desk.events(reply.goal.correlation_id)[-1] == "REFUSED"
+    desk.done("archive the note one", user="eve")  # denied by the policy, and no failure
+    with desk.workspace.store.reading() as connection:
+        rate = rolling_error_rate(connection, (TENANT,), desk.workspace.clock() + timedelta(seconds=1))
+    assert rate == Rate(2, 3)
 
 
 @pytest.mark.req("AC-12")

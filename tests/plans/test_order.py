@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from remit.core.errors import Reason, RefusedError
-from remit.sandbox.host import SandboxHost
+from remit.plans.runtime.runner import StepRun
 from tests.plans.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
 
 
@@ -66,18 +66,17 @@ def test_parallel_actions_run_at_the_same_time_and_at_most_four(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work, most = [0], [0]
-    original = SandboxHost.run
+    original = StepRun.run
 
-    def counted(self: SandboxHost, order: Any, **more: Any) -> Any:
-        is_lane = order.effect.endswith(":APPLY")
-        at_work[0] += is_lane
+    def counted(self: StepRun, *given: Any) -> Any:
+        at_work[0] += 1
         most[0] = max(most[0], at_work[0])
         try:
-            return original(self, order, **more)
+            return original(self, *given)
         finally:
-            at_work[0] -= is_lane
+            at_work[0] -= 1
 
-    monkeypatch.setattr(SandboxHost, "run", counted)
+    monkeypatch.setattr(StepRun, "run", counted)
     for number in range(12):
         project.write(f"dir{number}/f.txt")
     actions = [replace(f"a{number}", f"dir{number}/f.txt") for number in range(12)]

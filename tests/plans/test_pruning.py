@@ -60,7 +60,7 @@ def test_a_folder_of_a_run_that_never_began_goes_after_an_hour(
     project: Project, clock: MovableClock, tmp_path: object
 ) -> None:
     seed(project)
-    killed(project, tmp_path, edits(), Fault("backup.synced"))  # type: ignore[arg-type]
+    killed(project, tmp_path, edits(), Fault("backup.manifest_written"))  # type: ignore[arg-type]
     (stray,) = (project.root / "agent_outputs/reports").iterdir()
     assert project.workspace.prune() == []
     old = time.time() - 7_200

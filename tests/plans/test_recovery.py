@@ -39,7 +39,6 @@ with Workspace.open(sys.argv[1]) as workspace:
 BEFORE_INTENT = [
     "backup.folder_made",
     "backup.copied",
-    "backup.synced",
     "backup.manifest_written",
     "road.checkpoint_made",
 ]

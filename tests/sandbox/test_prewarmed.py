@@ -14,7 +14,7 @@ import pytest
 from remit.core.errors import RefusedError, UsageError
 from remit.sandbox.framing import encode_frame
 from remit.sandbox.host import InterruptedTaskError, PrewarmedProcess, SandboxHost
-from remit.sandbox.zygote_pool import AHEAD
+from remit.sandbox.zygote_pool import AHEAD, Child
 from tests.sandbox.hostile_sandbox import ROOMY, a_host, an_order, make_arena
 from tests.sandbox.plain_host import QUOTAS, open_descriptors, order, plain_host
 from tests.sandbox.test_host import is_gone, wait_until_gone
@@ -75,6 +75,23 @@ def test_dismissed_it_is_dead_and_has_done_nothing(host: SandboxHost, folder: Pa
     assert open_descriptors() <= before
     with pytest.raises(UsageError, match="serves once"):
         standing.run()
+
+
+def test_while_it_is_being_dismissed_no_other_thread_closes_it(
+    host: SandboxHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another task closes every child whose use is over. Two threads would close one descriptor number twice."""
+    moments: list[bool] = []
+    close = Child.close
+
+    def closing(self: Child) -> None:
+        moments.append(self.is_abandoned())
+        close(self)
+
+    standing = host.prewarm(order("answer"))
+    monkeypatch.setattr(Child, "close", closing)
+    standing.dismiss()
+    assert moments == [False]
 
 
 def test_it_serves_once(host: SandboxHost) -> None:

@@ -23,6 +23,7 @@ NAMES = [
     "0005_previews",
     "0006_plan_previews",
     "0007_counted",
+    "0008_steps",
 ]
 
 
@@ -125,20 +126,20 @@ def test_a_missing_migration_is_refused_with_what_to_do(world: World, monkeypatc
     """As a newer program would find it."""
     ship_another(monkeypatch)
     problem = refusal(world.store)
-    assert "0008_more" in problem.what
+    assert "0009_more" in problem.what
     assert "remit migrate" in problem.next_step
 
 
 def ship_another(monkeypatch: pytest.MonkeyPatch, statement: str = "CREATE TABLE more (x INTEGER)") -> None:
     honest = shipped_migrations("sqlite"), shipped_migrations("postgresql")
-    more = Migration(8, "more", "sha256:more", (statement,))
+    more = Migration(9, "more", "sha256:more", (statement,))
     monkeypatch.setattr(migrate_module, "shipped_migrations", lambda dialect: [*honest[dialect == "postgresql"], more])
 
 
 def test_the_next_migration_is_applied_to_a_store_in_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.append("acme", 2)
     ship_another(monkeypatch)
-    assert migrate(world.store, world.clock) == ["0008_more"]
+    assert migrate(world.store, world.clock) == ["0009_more"]
     assert "more" in tables(world.store)
     world.append("acme", 1)
     assert world.verify().entries == 3
@@ -180,14 +181,14 @@ def test_a_changed_migration_is_refused_before_a_later_one_is_applied(
 
 @pytest.mark.parametrize("asked", ["open", "migrate"])
 def test_a_store_newer_than_the_program_is_refused(world: World, asked: str) -> None:
-    world.attacker.run("INSERT INTO schema_migrations VALUES (9, 'future', 'sha256:x', 'now')")
+    world.attacker.run("INSERT INTO schema_migrations VALUES (10, 'future', 'sha256:x', 'now')")
     if asked == "open":
         problem = refusal(world.store)
     else:
         with pytest.raises(EnvironmentFailureError) as caught:
             migrate(world.store, world.clock)
         problem = caught.value
-    assert "newer than this program (it has migration 9)" in problem.what
+    assert "newer than this program (it has migration 10)" in problem.what
     assert "Update Remit" in problem.next_step
 
 

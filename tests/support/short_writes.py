@@ -17,6 +17,12 @@ WRITES: Final = frozenset({"write", "pwrite64", "writev", "pwritev", "copy_file_
 _PIDFD_GETFD: Final = 438
 
 
+def can_be_halved(report: Report) -> bool:
+    """Whether `write_half` has something to do. A write of one byte, as to the WAL index, is all or nothing."""
+    length = {"write": 2, "pwrite64": 2, "copy_file_range": 4}.get(report.name)
+    return report.name in WRITES and (length is None or report.arguments[length] > 1)
+
+
 def write_half(report: Report) -> int | None:
     """How many bytes were written; None if the call cannot be cut in two, and nothing was."""
     descriptor, arguments = report.arguments[0], report.arguments

@@ -144,6 +144,8 @@ def test_a_login_whose_token_fails_a_check_is_refused(oidc_server: Served, provi
     answer = try_login(oidc_server, provider)
     assert (answer.status, answer.cookie()) == (403, None)
     assert why in answer.body.decode()
+    reason = "permission_denied" if why == "no role is configured" else "id_token_invalid"
+    assert f">{reason}</p>" in answer.body.decode()
     provider.behave()
     assert try_login(oidc_server, provider).status == 200
 
@@ -219,6 +221,7 @@ def test_an_unreachable_provider_is_reported_to_people(place: Place) -> None:
         answer = server.ask("GET", "/login/oidc")
         assert answer.status == 502
         assert b"gave no usable answer" in answer.body
+        assert b">identity_provider_unavailable</p>" in answer.body
 
 
 def test_another_table_of_roles_ends_the_sessions_of_the_old_one(

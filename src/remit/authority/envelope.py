@@ -34,6 +34,8 @@ class ApprovedPlan:
     digest: str
     """The digest of the envelope, see `digest_of_envelope`."""
     expires_at: datetime
+    signed: bytes
+    """The bytes that the protocol layer signed. The envelope cannot change, so they are computed once."""
 
 
 def issue_envelope(  # noqa: PLR0913 - what is signed, each by its name
@@ -93,13 +95,29 @@ def verify_envelope(
     first, so that nothing unsigned is believed, not even to choose an error message.
     `plan_digest` is the digest that the caller computed from the plan. The envelope's own value is only compared to it.
     """
-    keyring.verify("envelope", envelope.key_id, signed_body(envelope), envelope.signature, signed_at=envelope.issued_at)
+    signed = signed_body(envelope)
+    expires_at = _verify(envelope, signed, config_digest, keyring, now, plan_digest)
+    return ApprovedPlan(envelope, digest_of_envelope(envelope), expires_at, signed)
+
+
+def verify_again(granted: ApprovedPlan, config_digest: str, keyring: Keyring, now: datetime) -> None:
+    """Check what may have changed since the verification: the key, the configuration and the time.
+
+    Raises what `verify_envelope` raises. The signature is verified again too, over the same bytes.
+    """
+    envelope = granted.envelope
+    _verify(envelope, granted.signed, config_digest, keyring, now, envelope.plan_digest)
+
+
+def _verify(
+    envelope: Envelope, signed: bytes, config_digest: str, keyring: Keyring, now: datetime, plan_digest: str
+) -> datetime:
+    keyring.verify("envelope", envelope.key_id, signed, envelope.signature, signed_at=envelope.issued_at)
     if envelope.plan_digest != plan_digest:
         raise _mismatch("the plan was changed since it was approved", "plan")
     if envelope.config_digest != config_digest:
         raise _mismatch("the configuration was changed since the plan was approved", "config_digest")
-    expires_at = _require_in_time(envelope, now)
-    return ApprovedPlan(envelope, digest_of_envelope(envelope), expires_at)
+    return _require_in_time(envelope, now)
 
 
 def _require_in_time(envelope: Envelope, now: datetime) -> datetime:

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     ARGUMENT_INVALID = "argument_invalid"
     AUTHENTICATION_REQUIRED = "authentication_required"
     AUTHORITY_MALFORMED = "authority_malformed"
+    ID_TOKEN_INVALID = "id_token_invalid"  # noqa: S105 - the name of a reason
     SIGNATURE_INVALID = "signature_invalid"
     KEY_UNKNOWN = "key_unknown"
     KEY_RETIRED = "key_retired"
@@ -102,6 +103,7 @@ class Reason(StrEnum):
     STATE_MISSING = "state_missing"
     STORE_UNAVAILABLE = "store_unavailable"
     STORE_OUTDATED = "store_outdated"
+    IDENTITY_PROVIDER_UNAVAILABLE = "identity_provider_unavailable"
     DISK_FULL = "disk_full"
     SANDBOX_UNAVAILABLE = "sandbox_unavailable"
     EFFECT_FAILED = "effect_failed"
@@ -116,6 +118,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.AUTHENTICATION_REQUIRED: "the request carries no credential, or its session has ended",
     Reason.ARGUMENT_INVALID: "an argument or option of the command cannot be used like this",
     Reason.AUTHORITY_MALFORMED: "the lease or token that was sent is not a lease or token, or is incomplete",
+    Reason.ID_TOKEN_INVALID: "the ID token of a login is forged or expired, or is for another login or client",
     Reason.SIGNATURE_INVALID: "the signature does not match the document, or was made for another kind of document",
     Reason.KEY_UNKNOWN: "the document is signed with a key that is not in this keyring",
     Reason.KEY_RETIRED: "the document was signed with a key that was already retired",
@@ -184,6 +187,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.STATE_MISSING: "nothing exists under this id, there is no workspace, or a part of its state is missing",
     Reason.STORE_UNAVAILABLE: "the database cannot be reached, opened or used",
     Reason.STORE_OUTDATED: "the tables are of another version of Remit; `remit migrate` updates older ones",
+    Reason.IDENTITY_PROVIDER_UNAVAILABLE: "the identity provider cannot be reached, or gave no usable answer",
     Reason.DISK_FULL: "the disk or a disk quota is full; Remit has reported nothing as done that is not on disk",
     Reason.SANDBOX_UNAVAILABLE: "no sandboxed process could be started on this machine, so nothing was tried",
     Reason.EFFECT_FAILED: "the effect was tried and failed",
@@ -198,6 +202,7 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.TOO_DEEP: "Send a flatter document.",
     Reason.ARGUMENT_INVALID: "Read the help of the command: remit COMMAND --help",
     Reason.AUTHORITY_MALFORMED: "Send the lease or token exactly as it was issued.",
+    Reason.ID_TOKEN_INVALID: "Log in again. If this continues, check `web.oidc` in remit.yaml and the clocks.",
     Reason.SIGNATURE_INVALID: "Use the document exactly as it was signed, or have it signed again.",
     Reason.KEY_UNKNOWN: "Have the document signed by this workspace. `remit keys list` shows its keys.",
     Reason.KEY_RETIRED: "Have the document signed again, with the current key.",
@@ -267,6 +272,7 @@ NEXT_STEPS: Final[dict[Reason, str]] = {
     Reason.STATE_MISSING: "Check the id and the folder. `remit doctor` checks the workspace.",
     Reason.STORE_UNAVAILABLE: "Check that the database runs. Then run: remit doctor",
     Reason.STORE_OUTDATED: "Run: remit migrate",
+    Reason.IDENTITY_PROVIDER_UNAVAILABLE: "Try again, or log in with a link: remit people invite NAME --role ROLE",
     Reason.DISK_FULL: "Free some disk space, and try again.",
     Reason.SANDBOX_UNAVAILABLE: "Run: remit doctor",
     Reason.EFFECT_FAILED: "Fix the cause, and send the request again.",

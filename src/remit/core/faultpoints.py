@@ -62,7 +62,6 @@ FAULT_POINTS: Final = frozenset(
         "snapshot.published",
         "backup.folder_made",
         "backup.copied",
-        "backup.synced",
         "backup.manifest_written",
         "plan.folders_made",
         "plan.staged",

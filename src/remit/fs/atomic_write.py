@@ -2,7 +2,7 @@
 
 After `write_durably` returns, the file holds the new bytes even after a power cut. If it raises or the machine dies
 inside it, the file holds either all old bytes (or does not exist) or all new bytes. Only a crash of the machine can
-leave a `.tmp` file. `write_together` does the same for several files of one folder, at about the cost of one.
+leave a `.tmp` file. `write_together` in `overlapped.py` does the same for several files, at about the cost of one.
 
 The sandboxed process loads this module too, so it imports only the standard library and two modules of `remit.core`.
 """
@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import errno
 import os
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from remit.core.errors import EnvironmentFailureError, Reason
@@ -35,11 +34,10 @@ if _sync_file_range is not None:
 
 def write_durably(path: "Path", data: bytes, *, mode: int = PRIVATE_FILE, replace: bool = True) -> None:
     """Write these bytes to `path` atomically, with this mode. With `replace=False`, refuse an existing file."""
-    temporary = path.with_name(_temporary_name(path.name))
+    temporary = path.with_name(temporary_name(path.name))
     try:
-        descriptor = os.open(temporary, _NEW_FILE, mode)
+        descriptor = new_file(temporary, mode)
         try:
-            os.fchmod(descriptor, mode)
             write_all(descriptor, data)
             reach("durable.written")
             os.fsync(descriptor)
@@ -59,35 +57,15 @@ def write_durably(path: "Path", data: bytes, *, mode: int = PRIVATE_FILE, replac
         raise disk_failure(problem, path) from problem
 
 
-def write_together(folder: int, files: Mapping[str, bytes], *, mode: int = 0o644) -> None:
-    """Write several files in the open folder, each atomically. After the return, all of them are durable.
-
-    If it raises or the machine dies inside it, some files may be new and others old, but each is complete.
-    """
-    temporaries = {name: _temporary_name(name) for name in files}
-    current = ""
+def new_file(path: "Path | str", mode: int, folder: int | None = None) -> int:
+    """Create an empty file with this mode, whatever the umask is, and return it open. Raises OSError."""
+    descriptor = os.open(path, _NEW_FILE, mode, dir_fd=folder)
     try:
-        with contextlib.ExitStack() as opened:
-            descriptors = []
-            for current, data in files.items():
-                descriptor = os.open(temporaries[current], _NEW_FILE, mode, dir_fd=folder)
-                opened.callback(os.close, descriptor)
-                descriptors.append(descriptor)
-                os.fchmod(descriptor, mode)
-                write_all(descriptor, data)
-                reach("durable.written")
-            sync_all(descriptors)
-            reach("durable.synced")
-        for current, temporary in temporaries.items():
-            os.rename(temporary, current, src_dir_fd=folder, dst_dir_fd=folder)
-            reach("durable.renamed")
-        os.fsync(folder)
-        reach("durable.directory_synced")
-    except OSError as problem:
-        for temporary in temporaries.values():
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
-        raise disk_failure(problem, current, "Check that the folder still exists and is writable.") from problem
+        os.fchmod(descriptor, mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def start_writing(descriptor: int) -> None:
@@ -96,18 +74,7 @@ def start_writing(descriptor: int) -> None:
         _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)  # the result is ignored: fsync reports any error
 
 
-def sync_all(descriptors: Sequence[int]) -> None:
-    """Make each of these files durable. Raises OSError.
-
-    All writes are started first, so that one commit of the disk's journal may serve many files.
-    """
-    for descriptor in descriptors:
-        start_writing(descriptor)
-    for descriptor in descriptors:
-        os.fsync(descriptor)
-
-
-def _temporary_name(name: str) -> str:
+def temporary_name(name: str) -> str:
     return f".{name}.{os.urandom(8).hex()}.tmp"
 
 

@@ -12,9 +12,12 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from remit.contracts.goals.simulation import MAX_STEP_SECONDS
 from remit.contracts.goals.slo import NEVER_WAIVED, FigureName, SloWaiver, SloWaivers
 from remit.core.errors import Reason, RefusedError, UsageError
-from remit.core.ids import render_time
+from remit.core.ids import parse_time, render_time
+from remit.goals.gates import ANSWER_LIFE
+from remit.ledger.goal_figures import count_unfinished, dispatch_times, ended_executions
 from remit.parsing import read_bounded
 from remit.parsing.yaml import parse_yaml
 from remit.store.connection import Connection
@@ -73,8 +76,8 @@ MOST: Final[Mapping[FigureName, float]] = {
 """The highest value that each figure may have. Rates are fractions of 1."""
 WINDOW: Final = timedelta(hours=24)
 
-_ENDED: Final = """SELECT event, count(*) FROM agent_execution_ledger
-  WHERE tenant_id = ? AND created_at > ? AND created_at <= ? AND event IN ('SUCCEEDED', 'FAILED') GROUP BY event"""
+OVERDUE: Final = timedelta(seconds=2 * MAX_STEP_SECONDS)
+"""A dispatch without an end counts as a failure from this time on. No step may run for half as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,22 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnGoals:
+    """The measurements of the goals of a workspace in the last 24 hours."""
+
+    ended: Rate
+    dispatch_ms: Sequence[float]
+
+    def figures(self) -> dict[FigureName, float | None]:
+        """Return the figures that a workspace has. A load run measures duplicate effects too."""
+        return {
+            "agent_dispatch_p95_ms": percentile(self.dispatch_ms, 95),
+            "agent_dispatch_p99_ms": percentile(self.dispatch_ms, 99),
+            "execution_error_rate": self.ended.value,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class FigureVerdict:
     figure: FigureName
     measured: float | None
@@ -127,13 +146,32 @@ def percentile(samples: Sequence[float], percent: int) -> float | None:
 
 
 def rolling_error_rate(connection: Connection, tenants: Collection[str], now: datetime) -> Rate:
-    """Return the rate of failures among the dispatches that ended in the last 24 hours, excluding exactly 24 hours."""
-    counts = {"SUCCEEDED": 0, "FAILED": 0}
-    span = (render_time(now - WINDOW), render_time(now))
+    """Return the rate of failures among the executions that ended in the last 24 hours, excluding exactly 24 hours.
+
+    Every failure counts: also one in the preparation, before the dispatch, and a dispatch whose end is overdue.
+    """
+    failed = total = 0
+    since = render_time(now - WINDOW)
     for tenant_id in sorted(set(tenants)):
-        for event, count in connection.rows(_ENDED, (tenant_id, *span)):
-            counts[event] += count
-    return Rate(counts["FAILED"], sum(counts.values()))
+        ended = ended_executions(connection, tenant_id, since, render_time(now))
+        overdue = count_unfinished(connection, tenant_id, since, render_time(now - OVERDUE))
+        failed, total = failed + ended.failed + overdue, total + ended.total + overdue
+    return Rate(failed, total)
+
+
+def own_dispatch_times(connection: Connection, tenants: Collection[str], now: datetime) -> list[float]:
+    """Return the milliseconds from the decision that allowed a dispatch to its end, of the last 24 hours.
+
+    A later attempt of a step begins with its own event, without the wait before it.
+    """
+    since, until = now - WINDOW, render_time(now)
+    found = [
+        each
+        for tenant_id in sorted(set(tenants))
+        for each in dispatch_times(connection, tenant_id, render_time(since - ANSWER_LIFE), until)
+    ]
+    spans = [(parse_time(each.began_at), parse_time(each.ended_at)) for each in found]
+    return [max(0.0, (end - begin) / timedelta(milliseconds=1)) for begin, end in spans if end > since]
 
 
 def figures_of(measured: Measured) -> dict[FigureName, float | None]:

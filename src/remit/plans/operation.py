@@ -41,7 +41,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_envelope
+from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_again, verify_envelope
 from remit.contracts.config.config import SystemConfig
 from remit.contracts.plans.envelope import Envelope
 from remit.contracts.plans.error_codes import plan_error
@@ -177,7 +177,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         if request.envelope is None:
             raise UsageError(Reason.MISUSE, "a request that was loaded from a checkpoint has no authority")
         envelope = request.envelope
-        digest = self.environment.rules.config().digest()
+        digest = self.environment.rules.config_digest()
         return verify_envelope(envelope, digest, self.keyring(), now, plan_digest=envelope.plan.digest())
 
     def decide(self, request: PlanRequest) -> PolicyDecision:
@@ -206,8 +206,8 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
             raise
 
     def release(self, granted: ApprovedPlan) -> None:
-        """Close the open transactions and the prepared files."""
-        self._executor.transactions.close(granted.envelope.envelope_id)
+        """Close the open transactions and the prepared files, and end a process that waits."""
+        self._executor.release(granted.envelope.envelope_id)
         self._discard_prepared(granted.envelope.envelope_id)
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
@@ -291,13 +291,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
         """
         if checkpoint.doomed:
             return
-        if checkpoint.steps.steps:
-            self.environment.runner(
-                checkpoint.envelope_id,
-                needs_parsers=checkpoint.needs_parsers,
-                plan_id=checkpoint.plan_id,
-                steps=checkpoint.steps,
-            )
+        self._executor.prewarm(granted.envelope.plan, checkpoint, self._outputs.get(checkpoint.envelope_id, {}))
         try:
             self._executor.begin_remote(checkpoint, self._statements.get(checkpoint.envelope_id))
         except RemitError as problem:
@@ -307,9 +301,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
 
     def require_still_valid(self, granted: ApprovedPlan, now: datetime) -> None:
         """Verify the envelope again, with the current configuration and time."""
-        envelope = granted.envelope
-        config_digest = self.environment.rules.config().digest()
-        verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
+        verify_again(granted, self.environment.rules.config_digest(), self.keyring(), now)
 
     def consume_authority(self, granted: ApprovedPlan, batch: Batch, now: datetime) -> None:
         """End the approval's reference to its preview. The outputs stay open in this process."""
@@ -319,7 +311,7 @@ class PlanOperation(Operation[PlanRequest, ApprovedPlan, PlanCheckpoint, RunResu
     def discard(self, text: str) -> None:
         """Remove the report folder of a checkpoint whose intent was never recorded, and end its transaction."""
         checkpoint = parse_checkpoint(text)
-        self._executor.transactions.close(checkpoint.envelope_id)
+        self._executor.release(checkpoint.envelope_id)
         try:
             with ReportFolder.open(checkpoint.root, checkpoint.folder) as folder:
                 folder.discard()

@@ -333,10 +333,12 @@ class PrewarmedProcess:
 
     def dismiss(self) -> None:
         """End the process without running the effect. Can be called again, and after `run`."""
-        self._handle.over = True
         ready, self._ready = self._ready, None
-        if ready is not None:
-            ready.child.close()
+        try:
+            if ready is not None:
+                ready.child.close()
+        finally:
+            self._handle.over = True  # not earlier: another thread closes the child as soon as its use is over
 
     def __enter__(self) -> Self:
         return self

@@ -34,6 +34,8 @@ _RESERVED_REASONS: Final = frozenset(
         Reason.SANDBOX_UNAVAILABLE,
         Reason.STORE_UNAVAILABLE,
         Reason.STORE_OUTDATED,
+        Reason.ID_TOKEN_INVALID,
+        Reason.IDENTITY_PROVIDER_UNAVAILABLE,
         # about the approval, the time limit, a cancellation, and the rollback
         Reason.PROTECTED,
         Reason.TIMED_OUT,

@@ -44,6 +44,9 @@ _LATEST: Final = """SELECT max(seq) FROM ledger_entries WHERE tenant_id = ? AND 
 _STEPS: Final = f"""SELECT kind, max(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
   AND kind IN ('{COMPUTED_AGAIN}', '{COMPUTING_FAILED}', '{DEFERRED}') GROUP BY kind"""
 _STORED: Final = "SELECT 1 FROM proposal_previews WHERE tenant_id = ? AND proposal_id = ?"
+_CONFIG: Final = """SELECT p.config_digest FROM proposal_previews v
+  JOIN plan_previews p ON p.tenant_id = v.tenant_id AND p.preview_digest = v.preview_digest
+  WHERE v.tenant_id = ? AND v.proposal_id = ?"""
 _PAYLOAD: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 _QUEUED_SINCE: Final = f"""SELECT count(*), coalesce(sum(CASE WHEN EXISTS (SELECT 1 FROM ledger_entries e
     WHERE e.tenant_id = p.tenant_id AND e.correlation_id = p.proposal_id AND e.kind = '{QUEUED}') THEN 1 ELSE 0 END), 0)
@@ -82,6 +85,12 @@ def computing_failed_at(connection: Connection, tenant_id: str, proposal_id: str
 def is_stored(connection: Connection, tenant_id: str, proposal_id: str) -> bool:
     """Return whether a preview is stored. The caller that shows it compares it with the signed entry."""
     return connection.one(_STORED, (tenant_id, proposal_id)) is not None
+
+
+def find_previewed_config(connection: Connection, tenant_id: str, proposal_id: str) -> str | None:
+    """Return the digest of the configuration of the stored preview. No text is read. None if it is not known."""
+    found = connection.one(_CONFIG, (tenant_id, proposal_id))
+    return str(found[0]) if found else None
 
 
 def computing_steps(connection: Connection, tenant_id: str, proposal_id: str) -> dict[str, int]:

@@ -35,11 +35,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     kills = given.goals // 40 if given.kills is None else given.kills
-    with _address(given.store) as url, tempfile.TemporaryDirectory(prefix="remit-crash-goals-") as folder:
+    with database_address(given.store) as url, tempfile.TemporaryDirectory(prefix="remit-crash-goals-") as folder:
         environ = {**os.environ, **({VARIABLE: url} if url else {})}
         scratch = make_scratch(Path(folder), url_variable=VARIABLE if url else None, environ=environ)
         seen = drive(
-            scratch, goals=given.goals, workers=given.workers, kills=kills, seed=given.seed, on_progress=_progress()
+            scratch,
+            goals=given.goals,
+            workers=given.workers,
+            kills=kills,
+            seed=given.seed,
+            on_progress=telling_progress(),
         )
         began = time.monotonic()
         checked = check_all(scratch, seen.wanted)
@@ -70,7 +75,7 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def _address(store: str) -> Iterator[str]:
+def database_address(store: str) -> Iterator[str]:
     """Of a database for this run; empty for SQLite."""
     if store == "sqlite":
         yield ""
@@ -89,7 +94,7 @@ def _address(store: str) -> Iterator[str]:
         stop_server(directory)
 
 
-def _progress() -> Callable[[int, int], None]:
+def telling_progress() -> Callable[[int, int], None]:
     last = time.monotonic()
 
     def tell(done: int, total: int) -> None:

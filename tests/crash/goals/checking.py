@@ -32,8 +32,8 @@ def check_all(scratch: GoalWorkspace, wanted: Mapping[str, str]) -> Checked:
         problems = [f"could not be settled: {report.problem}" for report in reports if report.problem is not None]
         evidence = read_evidence(workspace, scratch)
         problems += find_problems(evidence, wanted)
-        problems += _ledger_problems(workspace)
-        decisions, disagreements = _replayed(workspace, list(wanted))
+        problems += ledger_problems(workspace)
+        decisions, disagreements = replay_all(workspace, list(wanted), TENANT)
         with workspace.store.reading() as connection:
             row = connection.one("SELECT count(*) FROM ledger_entries")
     stands = evidence.current_events.values()
@@ -48,7 +48,8 @@ def check_all(scratch: GoalWorkspace, wanted: Mapping[str, str]) -> Checked:
     )
 
 
-def _ledger_problems(workspace: Workspace) -> list[str]:
+def ledger_problems(workspace: Workspace) -> list[str]:
+    """What is wrong with the ledger, or with the projection: as it is, or as it is after it was rebuilt."""
     found = [f"ledger: {each}" for each in workspace.verify_ledger().findings]
     with workspace.store.reading() as connection:
         found += [f"projection: {what}" for _, _, what in projection_drift(connection)]
@@ -64,14 +65,14 @@ def _current(connection: Any) -> list[tuple[Any, ...]]:
     return list(connection.rows(_CURRENT))
 
 
-def _replayed(workspace: Workspace, goals: list[str]) -> tuple[int, list[str]]:
+def replay_all(workspace: Workspace, goals: list[str], tenant: str) -> tuple[int, list[str]]:
     """How many decisions were made again, and which came out differently; some of them with nothing kept."""
     count, problems = 0, []
     past = PastRules()
     with workspace.store.reading() as connection:
         for number, correlation_id in enumerate(goals):
             made = PastRules() if number < WITH_EMPTY_CACHES else past
-            replayed = list(replay_goal(connection, lambda: workspace.keyring, made, TENANT, correlation_id))
+            replayed = list(replay_goal(connection, lambda: workspace.keyring, made, tenant, correlation_id))
             count += len(replayed)
             if not replayed:
                 problems.append(f"{correlation_id}: there is no decision to replay")

@@ -4,11 +4,14 @@ import contextlib
 import os
 import select
 import signal
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
 from remit.core.errors import RemitError
 from remit.testing.goal_workspace import GoalWorkspace, complete_goal
+from remit.workspace.workspace import Workspace
 
 READY = "ready"
 AGAIN = "again "
@@ -21,6 +24,15 @@ class Job:
 
     correlation_id: str
     name: str
+
+
+Work = Callable[[Workspace, Job], str]
+"""What a worker does with a job, and the word that it says then."""
+
+
+def complete(workspace: Workspace, job: Job) -> str:
+    """The whole of a goal with a single step, and its reason code."""
+    return complete_goal(workspace.goals, job.correlation_id, job.name).reason_code
 
 
 @dataclass
@@ -49,7 +61,7 @@ class Worker:
         os.waitpid(self.pid, 0)
 
 
-def start(scratch: GoalWorkspace, others: list[Worker]) -> Worker:
+def start(scratch: GoalWorkspace, others: list[Worker], work: Work) -> Worker:
     """Forked, not started: whoever calls this has Remit loaded, one thread, and no workspace open."""
     for_jobs, jobs = os.pipe()
     answers, for_answers = os.pipe()
@@ -57,27 +69,30 @@ def start(scratch: GoalWorkspace, others: list[Worker]) -> Worker:
     if pid == 0:
         for descriptor in (jobs, answers, *(end for other in others for end in (other.jobs, other.answers))):
             os.close(descriptor)
-        _work(scratch, for_jobs, for_answers)
+        _work(scratch, for_jobs, for_answers, work)
     os.close(for_jobs)
     os.close(for_answers)
     return Worker(pid, jobs, answers)
 
 
-def _work(scratch: GoalWorkspace, jobs: int, answers: int) -> NoReturn:
-    """Until nobody is left to say what to do."""
+def _work(scratch: GoalWorkspace, jobs: int, answers: int, work: Work) -> NoReturn:
+    """Until nobody is left to say what to do. Nothing of the process that this one is forked from runs after it."""
     code = 1
-    with contextlib.suppress(BrokenPipeError):
-        with scratch.open() as workspace, os.fdopen(jobs, encoding="utf-8") as lines:
-            os.write(answers, f"{READY}\n".encode())
-            for line in lines:
-                correlation_id, name = line.split()
-                try:
-                    said = complete_goal(workspace.goals, correlation_id, name).reason_code
-                except RemitError as problem:
-                    said = f"{AGAIN}{problem.reason.value}: {problem.what}"
-                os.write(answers, f"{said[:3_000]}\n".encode())
-        code = 0
-    os._exit(code)
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            with scratch.open() as workspace, os.fdopen(jobs, encoding="utf-8") as lines:
+                os.write(answers, f"{READY}\n".encode())
+                for line in lines:
+                    try:
+                        said = work(workspace, Job(*line.split()))
+                    except RemitError as problem:
+                        said = f"{AGAIN}{problem.reason.value}: {problem.what}"
+                    os.write(answers, f"{said[:3_000]}\n".encode())
+            code = 0
+    except BaseException:  # noqa: BLE001 - the driver learns of it, because the worker is gone
+        traceback.print_exc()
+    finally:
+        os._exit(code)
 
 
 def speaking(workers: list[Worker], seconds: float) -> list[Worker]:

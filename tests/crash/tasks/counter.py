@@ -13,7 +13,10 @@ from typing import Final
 from tests.crash.tasks.laboratory import ScenarioFolders
 from tests.support.crash_injection import Acknowledge
 
-BUGS: Final = ("in-place write", "no fsync", "no directory fsync", "synchronous=off", "short write", "doubled effect")
+BUGS: Final = (
+    *("in-place write", "no fsync", "no directory fsync", "synchronous=off"),
+    *("short write", "short copy", "doubled effect"),
+)
 COUNTS: Final = 2
 
 
@@ -109,8 +112,8 @@ class Counter:
     def _replace(folders: ScenarioFolders, data: bytes, *, bug: str) -> None:
         place = folders.left / ("count" if bug == "in-place write" else "count.new")
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        written = os.write(descriptor, data)
-        while written < len(data) and bug != "short write":
+        written = _copy_once(folders, descriptor, data) if bug == "short copy" else os.write(descriptor, data)
+        while written < len(data) and bug not in {"short write", "short copy"}:
             written += os.write(descriptor, data[written:])
         if bug != "no fsync":
             os.fsync(descriptor)
@@ -121,3 +124,13 @@ class Counter:
             folder = os.open(folders.left, os.O_RDONLY | os.O_DIRECTORY)
             os.fsync(folder)
             os.close(folder)
+
+
+def _copy_once(folders: ScenarioFolders, target: int, data: bytes) -> int:
+    """The kernel's copy of a complete file of the same disk, without a look at how much it copied."""
+    draft = folders.left / "count.draft"
+    draft.write_bytes(data)
+    with draft.open("rb") as source:
+        copied = os.copy_file_range(source.fileno(), target, len(data))
+    draft.unlink()
+    return copied

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.crash.tasks.laboratory import ChangesElsewhere, Laboratory
 from tests.support.crash_injection import PROCEED, Action, Decide, Fail, InjectedRun, Kill, Point, Pretend, Shorten
-from tests.support.short_writes import WRITES
+from tests.support.short_writes import WRITES, can_be_halved
 
 Acknowledged = Callable[[], tuple[str, ...]]
 Sabotage = Callable[[Point], bool]
@@ -80,13 +80,20 @@ def points_in(ended: InjectedRun, place: str) -> tuple[int, ...]:
     return tuple(point.number for point in ended.points if _place(point.paths[0]) in places)
 
 
-def points_for(ended: InjectedRun, way: str) -> tuple[int, ...] | None:
-    """The points that this way can stop: `short` and `full` only writes. None: any.
+def choice_for(ended: InjectedRun, way: str, step: int, second: int) -> Choice:
+    """Every `step`-th of the points that this way can stop: `short` and `full` only writes.
 
-    A thinned sweep counts these. Otherwise none of every N-th point may be a write.
+    The writes are counted by their call and by what they are to change, and the first one of each kind is taken. Most
+    writes are those of the ledger. A thinned sweep that counted all of them in one row would meet no copy of an output.
     """
     calls = {"short": WRITES, "full": TAKES_SPACE}.get(way)
-    return None if calls is None else tuple(point.number for point in ended.points if point.call in calls)
+    if calls is None:
+        return Choice(step, second)
+    kinds: dict[tuple[str, str], list[int]] = {}
+    for point in ended.points:
+        if point.call in calls and (point.call not in WRITES or can_be_halved(point.report)):
+            kinds.setdefault((point.call, _place(point.paths[0])), []).append(point.number)
+    return Choice(1, second, tuple(sorted(number for kind in kinds.values() for number in kind[::step])))
 
 
 def unharmed(lab: Laboratory) -> InjectedRun:

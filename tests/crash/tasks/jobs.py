@@ -50,6 +50,7 @@ PLANTED: Final = (
     Job("counter: no directory fsync", "power", "ledger apart", step=3, finds=True),
     Job("counter: synchronous=off", "power", "together", step=3, finds=True),
     Job("counter: short write", "full", "together", place="files,set aside", finds=True),
+    Job("counter: short copy", "short", "together", place="files,set aside", finds=True),
     Job("counter: doubled effect", "kill", "together", place="files,set aside", finds=True),
 )
 """Each bug where it shows. A kill never shows a missing fsync; a ledger on the same disk hides one of a folder."""

@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 
-from tests.crash.tasks.injections import WAYS, Choice, points_for, points_in, power, unharmed
+from tests.crash.tasks.injections import WAYS, Choice, choice_for, points_in, power, unharmed
 from tests.crash.tasks.laboratory import LAYOUTS, Laboratory
 
 
@@ -31,8 +31,9 @@ def main() -> None:
     began = time.monotonic()
     with Laboratory(known.SCENARIOS[given.scenario](), given.layout) as lab:
         whole = unharmed(lab)
-        among = points_in(whole, given.place) if given.place else points_for(whole, given.way)
-        choice = Choice(given.step, given.second, among)
+        choice = choice_for(whole, given.way, given.step, given.second)
+        if given.place:
+            choice = Choice(given.step, given.second, points_in(whole, given.place))
         if given.sabotage:
             findings = power(lab, choice, sabotage=known.SABOTAGES[given.sabotage](lab.folders))
         else:

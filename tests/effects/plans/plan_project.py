@@ -86,6 +86,8 @@ class PlanPlace:
     asked: list[Mapping[str, Any]] = field(default_factory=list)
     given: dict[str, int] = field(default_factory=dict)
     check_next_wave: Callable[[int], bool] = lambda _: True
+    durable: Sequence[int] = ()
+    """The steps whose new file the host says is synced."""
 
     def file(self, name: str, content: bytes | str = b"some bytes\n", mode: int = 0o644) -> Path:
         path = self.root / name
@@ -229,7 +231,7 @@ class PlanPlace:
         if wave > 0:
             not_done = [number for number, end in self.ends() if end != "done"]
             self.notes.append(note_wave(wave, not_done))
-        return {"go": True}
+        return {"go": True, "durable": self.durable}
 
     def _spots(self, paths: Sequence[str]) -> dict[str, PathHandle]:
         spots = {}

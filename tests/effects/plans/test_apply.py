@@ -10,7 +10,7 @@ import pytest
 
 from remit.effects.plans import apply as apply_module
 from remit.effects.plans.entry_plain import APPLY
-from remit.effects.plans.files import old_name
+from remit.effects.plans.files import fresh_name, old_name
 from remit.fs import openat as beneath
 from tests.effects.plans.plan_project import (
     PlanPlace,
@@ -263,7 +263,32 @@ def test_the_folders_of_a_wave_are_synced_before_the_next_one_is_asked_for(
     monkeypatch.setattr(os, "fsync", sync)
     place.check_next_wave = asked
     place.run(plan)
-    assert order == ["bytes", "wave 0", "folder", "bytes", "wave 1", "folder"]
+    assert order == ["wave 0", "bytes", "folder", "wave 1", "bytes", "folder"]
+
+
+@pytest.mark.req("PX-28")
+def test_each_new_file_is_synced_before_the_first_switch_unless_the_host_says_that_it_is_durable(
+    place: PlanPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = place.plan(*(create(name, name) for name in "abcd"))
+    names = {(place.root / fresh_name(plan, step)).name: step.number for step in plan.steps}
+    synced: list[int] = []
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path.name in names:
+            assert contents(place.root) == {}, "nothing is switched yet"
+            synced.append(names[path.name])
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    place.durable = [0, 2]
+    place.run(plan)
+    assert synced == [1, 3]
+    assert sorted(contents(place.root)) == ["a", "b", "c", "d"]
+    inodes = [place.told(number, "staged")["inode"] for number in range(4)]
+    assert inodes == [(place.root / name).stat().st_ino for name in "abcd"]
 
 
 def test_when_it_may_not_go_on_nothing_of_that_wave_is_switched_or_left(place: PlanPlace) -> None:

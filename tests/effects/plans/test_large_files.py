@@ -63,10 +63,10 @@ def run(runner: PlanRunner, root: Path, plan: StepPlan, source: Path | None = No
     places = {number: locate_below(str(root), path) for number, path in enumerate(plan.paths)}
     times = StepTimes((60.0,) * len(plan.steps), 120.0)
     if source is None:
-        return runner.execute(plan, places, times, lambda *_: None)
+        return runner.execute(runner.prepare(plan, places, times), lambda *_: None)
     with source.open("rb") as kept:
         os.lseek(kept.fileno(), 12_345, os.SEEK_SET)
-        return runner.execute(plan, places, times, lambda *_: None, restoring={"kept": kept.fileno()})
+        return runner.execute(runner.prepare(plan, places, times, restoring={"kept": kept.fileno()}), lambda *_: None)
 
 
 @pytest.mark.req("PX-18")
@@ -133,6 +133,6 @@ def test_processes_that_run_at_once_share_a_source_and_do_not_disturb_each_other
     with (tmp_path / "new").open("rb") as kept:
         given = {"kept": kept.fileno()}
         times = StepTimes((60.0,) * len(steps), 120.0)
-        carried = runner.execute(plan, places, times, lambda *_: None, lanes=4, restoring=given)
+        carried = runner.execute(runner.prepare(plan, places, times, restoring=given), lambda *_: None, lanes=4)
     assert [result.state for result in carried.results] == ["done"] * 4
     assert {digest_of(root / name) for name in names} == {after.sha256}

@@ -7,13 +7,14 @@ import pytest
 
 from remit.contracts.config.config import SystemConfig
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
+from remit.goals.catalogue.catalogue import find_unknown_connections
 from remit.goals.catalogue.deep_check import check_queries, check_with_queries
 from remit.goals.catalogue.files import CatalogueFinding, Definition
 from remit.plans.engines import sql_lint as sql_checking
 from tests.goals.catalogue.simulations import ALL, LOOKUP, REFUND, changed, simulation
 from tests.goals.goal_office import Office
 
-CONNECTIONS = {
+CONNECTIONS: dict[str, dict[str, Any]] = {
     "replica": {"type": "duckdb", "path": "replica.duckdb", "read_only": True},
     "shop": {"type": "duckdb", "path": "shop.duckdb"},
     "server": {"type": "postgresql", "url_variable": "NO_SUCH_SERVER", "read_only": True},
@@ -128,3 +129,19 @@ def test_what_the_sandboxed_process_says_is_believed_only_as_agreed() -> None:
     for said in wrong:
         with pytest.raises(EnvironmentFailureError):
             sql_checking.read_problems(said, 1)
+
+
+@pytest.mark.req("AC-29")
+def test_outputs_of_a_server_need_a_preview_that_runs_the_query() -> None:
+    outputs = {"customer": {"type": "identifier", "source": "customer"}}
+    reads = simulation({**changed(LOOKUP, binding__connection="server"), "outputs": outputs})
+    writes = simulation({**changed(REFUND, binding__connection="server"), "outputs": outputs})
+    for preview, expected in [
+        ("explain", [reads.id, writes.id]),
+        ("execute", [writes.id]),
+        ("off", [reads.id, writes.id]),
+    ]:
+        servers = {**CONNECTIONS, "server": {**CONNECTIONS["server"], "preview": preview}}
+        config = SystemConfig.from_tree({"version": 1, "connections": servers})
+        found = find_unknown_connections([reads, writes], config)
+        assert [each.simulation for each in found if each.field == "outputs"] == expected, preview

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -116,7 +117,7 @@ def test_a_load_on_postgresql_takes_its_tables_away_again(postgres_url: str, mon
     assert not scratch.root.exists()
 
 
-@pytest.mark.req("AC-17", "AC-26")
+@pytest.mark.req("AC-17", "AC-26", "AC-34")
 def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
     request: pytest.FixtureRequest, scratch: GoalWorkspace, seen: LoadResult
 ) -> None:
@@ -125,6 +126,14 @@ def test_the_gate_blocks_on_the_workspaces_last_day_until_a_waiver_stands(
     kept = gate(scratch, seen)
     assert kept.exit_code == 0
     assert "1 of 200 dispatches failed" in kept.stdout
+    assert re.search(r"in the workspace, p95 [0-9,]+ ms and p99 [0-9,]+ ms of 200 dispatches in 24 hours", kept.stdout)
+    told = json.loads(gate(scratch, seen, "--json").stdout)
+    assert (told["workspace"]["ended"], told["workspace"]["dispatches"]) == ({"failed": 1, "total": 200}, 200)
+    for figure in told["figures"][:2]:  # judged by the load
+        percent = figure["figure"].split("_")[2]
+        assert figure["measured"] == figure["load"] == told["load"]["dispatch_ms"][percent]
+        assert figure["workspace"] == told["workspace"]["dispatch_ms"][percent] is not None
+    assert told["figures"][2]["measured"] == max(told["figures"][2]["load"], told["figures"][2]["workspace"]) == 1 / 200
     fail_dispatches(scratch, 1, 0)
     blocked = gate(scratch, seen)
     assert blocked.exit_code == 1

@@ -10,7 +10,20 @@ import pytest
 
 from remit.contracts.goals.slo import SloWaiver
 from remit.core.errors import UsageError
-from remit.goals.slo import FIGURES, MOST, FigureVerdict, Measured, Rate, judge, percentile, rolling_error_rate
+from remit.goals.slo import (
+    FIGURES,
+    MOST,
+    OVERDUE,
+    FigureVerdict,
+    Measured,
+    OwnGoals,
+    Rate,
+    judge,
+    own_dispatch_times,
+    percentile,
+    rolling_error_rate,
+)
+from remit.ledger.goal_figures import DECISIONS
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
 from tests.support.store_fixtures import World
@@ -93,11 +106,63 @@ def test_a_figure_without_data_blocks_and_no_waiver_helps() -> None:
     assert by_name(partly)["execution_error_rate"] == "NO_DATA"
 
 
-def ended(world: World, event: str, at: datetime, tenant_id: str = "acme") -> None:
+@pytest.mark.req("AC-34")
+def test_every_failure_of_an_execution_counts_and_no_decision_does(world: World) -> None:
+    ended(world, "SUCCEEDED", NOW - timedelta(hours=1))
+    ended(world, "REFUSED", NOW - timedelta(hours=1))  # by a gate: nothing was executed
+    for code in ("SIMULATION_REFUSED", "STEP_TIMEOUT", "FIELDS_INVALID", "REPLAY_INVARIANT_FAILED"):
+        ended(world, "REFUSED", NOW - timedelta(hours=1), reason_code=code, simulation_entry_ref="simulation/x")
+    for code in DECISIONS:
+        ended(world, "REFUSED", NOW - timedelta(hours=1), reason_code=code, simulation_entry_ref="simulation/x")
+    with world.store.reading() as connection:
+        assert rolling_error_rate(connection, ("acme",), NOW) == Rate(4, 5)
+    ended(world, "DISPATCHED", NOW - OVERDUE - timedelta(minutes=1))  # no process records its end any more
+    ended(world, "DISPATCHED", NOW - OVERDUE + timedelta(minutes=1))
+    with world.store.reading() as connection:
+        assert rolling_error_rate(connection, ("acme",), NOW) == Rate(5, 6)
+        assert rolling_error_rate(connection, ("acme",), NOW + timedelta(minutes=2)) == Rate(6, 7)
+
+
+@pytest.mark.req("AC-34")
+def test_the_times_of_own_goals_are_from_the_decision_or_the_next_attempt_to_the_end(world: World) -> None:
+    def steps(number: int, events: dict[str, float], at: datetime) -> None:
+        for event, seconds in events.items():
+            world.clock.now = at + timedelta(seconds=seconds) - timedelta(milliseconds=1)
+            row = StepRow(
+                event_id=f"own-{number}-{event}",
+                correlation_id=f"own-{number}",
+                plan_id=f"own-{number}",
+                step_id="step-1",
+                event=event.partition(" ")[0],
+                idempotency_key=f"own-{number}",
+                simulation_entry_ref="simulation/x" if event == "REFUSED" else None,
+                attempt="2" if event.endswith("2") or event == "RETRIED" else None,
+            )
+            world.ledger.transact(partial(append_step, tenant_id="acme", row=row))
+
+    steps(0, {"PLANNED": 0, "ACCESS_ALLOWED": 1, "DISPATCHED": 2, "FAILED": 3}, NOW - timedelta(hours=25))
+    plain = {"PLANNED": 0, "CONFIRMATION_REQUESTED": 1, "CONFIRMED": 300, "ACCESS_ALLOWED": 301}
+    steps(1, {**plain, "DISPATCHED": 301.5, "SUCCEEDED": 302}, NOW - timedelta(hours=3))
+    steps(2, {**plain, "REFUSED": 305}, NOW - timedelta(hours=2))
+    retried = {"DISPATCHED": 302, "FAILED": 303, "RETRIED": 400, "SUCCEEDED 2": 402}
+    steps(3, {**plain, **retried}, NOW - timedelta(hours=1))
+    with world.store.reading() as connection:
+        found = own_dispatch_times(connection, ("acme",), NOW)
+    assert [round(each / 1_000) for each in found] == [1, 4, 2, 2]
+    own = OwnGoals(Rate(1, 4), found).figures()
+    assert own == {
+        "agent_dispatch_p95_ms": max(found),
+        "agent_dispatch_p99_ms": max(found),
+        "execution_error_rate": 0.25,
+    }
+
+
+def ended(world: World, event: str, at: datetime, tenant_id: str = "acme", **more: str) -> None:
     """A step that came to its end at this time, and all that led there."""
     world.clock.now = at - timedelta(milliseconds=1)  # it moves by one when it is looked at
     number = next(NUMBERS)
-    for each in ("PLANNED", "ACCESS_ALLOWED", "DISPATCHED", event):
+    before = ("PLANNED", "ACCESS_ALLOWED") if event in {"REFUSED", "DISPATCHED"} else _DISPATCHED
+    for each in (*before, event):
         row = StepRow(
             event_id=f"{number}-{each}",
             correlation_id=f"corr-{number}",
@@ -105,10 +170,12 @@ def ended(world: World, event: str, at: datetime, tenant_id: str = "acme") -> No
             step_id="step-1",
             event=each,
             idempotency_key=f"key-{number}",
+            **(more if each == event else {}),
         )
         world.ledger.transact(partial(append_step, tenant_id=tenant_id, row=row))
 
 
+_DISPATCHED = ("PLANNED", "ACCESS_ALLOWED", "DISPATCHED")
 NUMBERS = itertools.count()
 
 

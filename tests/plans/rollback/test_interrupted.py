@@ -6,7 +6,7 @@ import pytest
 
 from remit.execution.engine import IncompleteError
 from remit.execution.journal import Journal
-from remit.sandbox.host import SandboxHost
+from remit.plans.runtime.runner import StepRun
 from tests.plans.project import Project, create, delete, plan_of, ran, replace
 
 
@@ -26,15 +26,14 @@ def test_a_file_that_changes_during_a_rollback_is_kept_and_fails_it(
     """Between the look at the files and the first switch."""
     seed(project)
     project.apply(plan())
-    original = SandboxHost.run
+    original = StepRun.run
 
-    def meddle(self: SandboxHost, order: Any, **more: Any) -> Any:
-        if order.effect.endswith(":APPLY") and order.call == "run":
-            project.write("b.txt", "theirs\n")
-        return original(self, order, **more)
+    def meddle(self: StepRun, *given: Any) -> Any:
+        project.write("b.txt", "theirs\n")
+        return original(self, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(SandboxHost, "run", meddle)
+        patched.setattr(StepRun, "run", meddle)
         rolled = project.workspace.rollback("last")
     assert (rolled.status, rolled.restored, rolled.manifest.status) == ("FAILED", (), "ACTIVE")
     assert [error.error_code for error in rolled.errors] == [2002]
@@ -59,19 +58,17 @@ def test_a_ledger_that_fails_half_way_is_never_a_failure_that_changed_nothing(
         envelope = b""
     else:
         envelope = project.approve(plan()).canonical()
-    original = SandboxHost.run
+    original = StepRun.run
 
-    def cut_off(self: SandboxHost, order: Any, **more: Any) -> Any:
-        finished = original(self, order, **more)
-        if order.effect.endswith(":APPLY") and order.call == "run":
-            raise OSError("the machine is in trouble, and all was switched")
-        return finished
+    def cut_off(self: StepRun, *given: Any) -> Any:
+        original(self, *given)
+        raise OSError("the machine is in trouble, and all was switched")
 
     def no_note(_self: Journal, _what: Any) -> None:
         raise OSError("the ledger is out of reach")
 
     with monkeypatch.context() as patched:
-        patched.setattr(SandboxHost, "run", cut_off)
+        patched.setattr(StepRun, "run", cut_off)
         patched.setattr(Journal, "note", no_note)
         with pytest.raises(IncompleteError):
             project.workspace.apply(envelope) if door == "plan" else project.workspace.rollback("last")

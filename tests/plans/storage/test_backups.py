@@ -319,7 +319,7 @@ acknowledge(done.name)
 
 
 @pytest.mark.req("PX-07", "PX-28")
-@pytest.mark.parametrize("point", ["backup.folder_made", "backup.copied", "backup.synced", "backup.manifest_written"])
+@pytest.mark.parametrize("point", ["backup.folder_made", "backup.copied", "durable.synced", "backup.manifest_written"])
 def test_a_kill_before_the_first_change_leaves_the_project_as_it_was(project: Project, point: str) -> None:
     for number in range(2):
         project.write(f"f{number}", b"old")
@@ -351,6 +351,8 @@ def test_a_hundred_backups_are_begun_together_and_then_each_is_synced(project: P
     assert kinds.count("fsync backup") == 100
     first = kinds.index("fsync backup")
     last = len(kinds) - 1 - kinds[::-1].index("fsync backup")
-    assert set(kinds[first : last + 1]) == {"fsync backup"}, "nothing new becomes dirty between the syncs"
+    assert set(kinds[first : last + 1]) <= {"fsync backup", "fsync other"}, (
+        "nothing new becomes dirty between the syncs"
+    )
     assert kinds[:first].count("sync_file_range backup") >= 100, "and all of it was on its way before the first"
     assert kinds[first:].count("fsync other") <= 9  # backups; manifest, script, folder; reports and those above it

@@ -1,13 +1,16 @@
 """The preview of a proposed plan is computed once and stored; views show that one, or say that there is none."""
 
+import ctypes
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remit.cli.approvals.plans import compute_plan, show_plan
+from remit.cli.approvals.plans import compute_plan, show_plan, show_plans
 from remit.contracts.plans.plan import Plan
 from remit.core.errors import Reason
 from remit.ledger.entry import NewEntry
@@ -17,6 +20,7 @@ from remit.plans.model.callbacks import PlanHooks
 from remit.plans.preview.planned_effect import RecordedPreview
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
+from remit.services.services import Services
 from remit.store.connection import GuardedTableError
 from tests.plans.project import create, plan_of
 from tests.services.plans.proposal_workspace import ADMIN, APPROVER, OPERATOR, VIEWER, ProposalWorkspace, refusal_of
@@ -37,7 +41,35 @@ __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "stor
 
 FIRST = ComputedPreview("sha256:" + "1" * 64, b'{"first":true}', "first", "LOW")
 SECOND = ComputedPreview("sha256:" + "2" * 64, b'{"second":true}', "second", "LOW")
+_IN_OPEN = 0x20
 OTHER = "'{\"forged\":true}'"
+
+
+@pytest.fixture
+def services(office: ProposalWorkspace) -> Iterator[Services]:
+    with Services(office.workspace) as made:
+        yield made
+
+
+@contextmanager
+def watching(*paths: Path) -> Iterator[Callable[[], bool]]:
+    """Watch files. Yields a function that says whether any of them was opened since the last call (inotify)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    descriptor = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    assert descriptor >= 0
+    try:
+        for path in paths:
+            assert libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_OPEN) > 0
+
+        def was_opened() -> bool:
+            try:
+                return bool(os.read(descriptor, 1 << 16))
+            except BlockingIOError:
+                return False
+
+        yield was_opened
+    finally:
+        os.close(descriptor)
 
 
 def without_a_preview(office: ProposalWorkspace) -> str:
@@ -139,6 +171,43 @@ def test_a_changed_input_makes_it_stale_by_name_and_it_is_not_approved_until_it_
 
 
 @pytest.mark.req("PV-02")
+def test_lists_mark_by_records_alone_what_cannot_be_approved_and_open_no_file_of_a_plan(
+    office: ProposalWorkspace, services: Services, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, good_path = office.make_proposed()
+    failing, failing_path = office.make_plan()
+    office.project.write(failing_path, "without that word\n")
+    bad = office.plans.propose(office.agent, failing)
+    assert office.plans.finish_previews(60)
+
+    def listed() -> list[tuple[str | None, ...]]:
+        pages = (office.plans.list_proposals(VIEWER).items, office.plans.list_pending(VIEWER))
+        found = [{each.proposal_id: each.preview_problem for each in page} for page in pages]
+        found.append({each.id: each.preview_problem for each in services.inbox.list_open(VIEWER)})
+        return [tuple(each[made.proposal_id] for made in (good, bad)) for each in found]
+
+    assert listed() == [(None, "would_fail")] * 3
+    assert [each.preview_problem for each in office.plans.list_proposals(office.agent).items[:2]] == [None, None]
+    office.project.write(good_path, "changed since\n")
+    config = office.project.root / "remit.yaml"
+    before = config.read_bytes() if config.exists() else None
+    with watching(office.project.root / good_path, office.project.root / failing_path) as was_opened:
+        assert listed() == [(None, "would_fail")] * 3
+        for text in ('{"version": 1, "limits": {"max_files": 7}}', "not: [valid"):
+            config.write_text(text)
+            assert listed() == [("configuration_changed", "configuration_changed")] * 3, text
+            show_plans(office.workspace, office.plans.list_pending(VIEWER)[:2], as_json=False)
+            assert capsys.readouterr().out.count("preview is stale: the configuration changed") == 2
+        assert not was_opened()
+        config.unlink() if before is None else config.write_bytes(before)
+        assert office.plans.read_preview(VIEWER, good.proposal_id).changed_since
+        assert was_opened(), "or no opening would be noticed"
+    assert listed() == [(None, "would_fail")] * 3
+    show_plans(office.workspace, office.plans.list_pending(VIEWER)[:2], as_json=False)
+    assert capsys.readouterr().out.count("would fail, so it cannot be approved") == 1
+
+
+@pytest.mark.req("PV-02")
 def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_propose(
     office: ProposalWorkspace,
 ) -> None:
@@ -149,14 +218,8 @@ def test_where_none_is_stored_a_view_says_so_and_computing_is_for_those_who_may_
     digest = "sha256:" + "0" * 64
     answer: dict[str, Any] = {"approved": True, "preview_digest": digest}
     assert refusal_of(office.plans.decide, APPROVER, name, **answer).reason is Reason.STATE_MISSING
-    for caller in (VIEWER, APPROVER, office.issue_token("reader", "plan.apply")):
-        assert refusal_of(office.plans.compute_preview, caller, name).reason in {
-            Reason.PERMISSION_DENIED,
-            Reason.CAPABILITY_MISSING,
-        }
-    assert refusal_of(office.plans.compute_preview, office.agent, name).reason is Reason.STATE_MISSING, (
-        "another's proposal"
-    )
+    for caller in (VIEWER, APPROVER, office.issue_token("reader", "plan.apply"), office.agent):
+        assert refusal_of(office.plans.compute_preview, caller, name).reason is Reason.PERMISSION_DENIED
     kinds = [kind for kind, _ in office.read_entries(name)]
     assert kinds == ["proposal.made", *["request.refused"] * 5], "what was refused left only its refusal"
     shown = office.plans.compute_preview(OPERATOR, name)

@@ -55,7 +55,7 @@ API: Final = (
     Row("GET", "/v1/plans", KNOWN),
     Row("GET", "/v1/plans/{proposal_id}", KNOWN),
     Row("GET", "/v1/plans/{proposal_id}/preview", "43....."),
-    Row("POST", "/v1/plans/{proposal_id}/preview", OPERATING, body={}),
+    Row("POST", "/v1/plans/{proposal_id}/preview", "43333..", body={}),
     Row("POST", "/v1/plans/{proposal_id}/decision", DECIDING, body={"approved": False}),
     Row("POST", "/v1/plans/{proposal_id}/decision", DECIDING, body={"approved": True, "preview_digest": DIGEST}),
     Row("POST", "/v1/plans/{proposal_id}/apply", OPERATING, body={}),
@@ -132,6 +132,7 @@ CONSOLE: Final = (
     Row("GET", "/inbox/{rest:path}", PUBLIC, f"/inbox/request/{NO_ID}"),  # as above
     Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "plan"), ("id", THE_PLAN), ("decision", "deny"), YES]),
     Row("POST", "/inbox/compute", "L3333..", body=[("id", THE_PLAN), YES]),
+    Row("POST", "/inbox/withdraw", "L333...", body=[("id", THE_PLAN), YES]),
     Row("GET", "/runs", PAGE),
     Row("GET", "/runs/{name}", PAGE),
     Row("POST", "/runs/apply", "L3333..", body=[("name", THE_PLAN), ("force", "0"), YES]),
@@ -218,6 +219,39 @@ def test_what_the_specification_says_of_a_route_is_what_it_demands(site: WebSite
             wrong.append(f"{row.method} {row.route}: the specification says {letters}, the table {row.expected}")
     assert not wrong, "\n".join(wrong)
     assert seen > 50
+
+
+def test_a_refusal_names_the_right_that_the_specification_declares(site: WebSite) -> None:
+    """Two rights can belong to the same roles. So each route is also tried with its capability alone, and without."""
+    paths = site.get("/v1/openapi.json", NOBODY).tree["paths"]
+    roles = [site.person(role, f"declared-{role}") for role in CALLERS[3:]]  # an earlier test ends other sessions
+    wrong, refusals = [], 0
+    for row in API:
+        told = paths.get(row.route, {}).get(row.method.lower(), {}).get("x-remit-right")
+        if told is None or _is_decided_by_kind(row):
+            continue
+        people = zip(roles, row.expected[3:], strict=True)
+        refused = [(who, f"right {told['right']}") for who, letter in people if letter == "3"]
+        if (capability := told["capability"]) is not None:
+            others = set(ALL_CAPS) - {capability, told.get("also")}
+            without = _agent(site, *sorted(others))
+            refused.append((without, f"capability {capability}"))
+            for each in {capability, told.get("also", capability)}:
+                alone = _try(site, row, _agent(site, each))
+                if _letter(alone) != ".":
+                    wrong.append(f"{row.method} {row.route}: refused with {each} alone ({alone.status})")
+        for who, where in refused:
+            answer, refusals = _try(site, row, who), refusals + 1
+            if (answer.status, answer.tree["where"]) != (403, where):
+                wrong.append(f"{row.method} {row.route}: {where} declared, {answer.status} for {answer.tree['where']}")
+    assert not wrong, "\n".join(wrong)
+    assert refusals > 40
+
+
+def _agent(site: WebSite, *caps: str) -> Who:
+    """A token with these capabilities. A user goes with one for goals only."""
+    user = {"user": "ada", "tenant": "acme"} if "goal.ask" in caps else {}
+    return site.agent("tried", *caps, **user)
 
 
 def _demands(told: dict[str, Any]) -> str:

@@ -11,13 +11,14 @@ from fastapi.routing import APIRoute
 
 from remit.contracts.config.config import CONFIG_NAME
 from remit.contracts.goals.simulation import Simulation
+from remit.contracts.services.plans import ProposalView
 from remit.identity.callers import PersonCaller
 from remit.identity.person import Person
 from remit.services.plans.service import NO_ALLOWANCES
 from remit.web.console.languages import languages_for
 from remit.web.console.redirects import REDIRECTED_PATHS
 from remit.web.console.router import ROUTERS
-from tests.web.console.console_workspace import TENANT, Stage, created, replaced, served
+from tests.web.console.console_workspace import ADMIN, TENANT, Answer, Stage, created, replaced, served
 
 PAGES = ("/inbox", "/runs", "/goals", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
 
@@ -97,6 +98,56 @@ def test_every_role_opens_every_page_and_each_button_needs_its_permission(stage:
             refused = stage.ask("POST", each, urlencode({**fields, **yes}), Cookie=cookie)
             assert refused.status == 403, (role, each, refused.status)
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+
+
+def test_the_inbox_marks_a_plan_that_would_fail(stage: Stage) -> None:
+    stage.propose("hopeless", replaced("x", "docs/none.md", "two", "TWO"))
+    assert stage.desk.plans.finish_previews(60)
+    cookie, _ = stage.cookie("inbox-reader", "viewer")
+    marked = re.findall(
+        r"<li class=\"sheet question\".*?</li>", stage.ask("GET", "/inbox", Cookie=cookie).text, re.DOTALL
+    )
+    assert {"plan hopeless" in each for each in marked if ">would fail</span>" in each} == {True}
+
+
+def test_people_who_cannot_deny_a_plan_and_its_proposer_are_offered_to_withdraw_it(stage: Stage) -> None:
+    proposal = stage.propose("withdrawn", created("x", "docs/withdrawn.md", "x\n"))
+    own = PersonCaller(Person("link:take-admin"), "admin")
+    text = json.dumps({"plan_id": "own", "action_plan": [created("x", "docs/own.md", "x\n")]}).encode()
+    of_admin = stage.desk.plans.propose(own, text)
+    cookies = {role: stage.cookie(f"take-{role}", role) for role in ("viewer", "approver", "operator", "admin")}
+
+    def form(role: str, plan: ProposalView, **fields: str) -> Answer:
+        cookie, csrf = cookies[role]
+        given = {"csrf": csrf, "id": plan.proposal_id, "reason": "wrong\x00 <b>", **fields}
+        return stage.ask("POST", f"/inbox/withdraw?kind=plan&id={plan.proposal_id}", urlencode(given), Cookie=cookie)
+
+    def page(role: str, plan: ProposalView) -> str:
+        path = f"/inbox/question?kind=plan&id={plan.proposal_id}"
+        return stage.ask("GET", path, Cookie=cookies[role][0]).text
+
+    offered = {role: 'action="/inbox/withdraw' in page(role, proposal) for role in cookies}
+    assert offered == {"viewer": False, "approver": False, "operator": True, "admin": False}
+    assert 'action="/inbox/withdraw' in page("admin", of_admin)
+    assert form("viewer", proposal, confirmed="yes").status == 403
+    assert form("operator", proposal, confirmed="yes", csrf=cookies["admin"][1]).status == 403
+    asked = form("operator", proposal)
+    assert (asked.status, "Withdraw this plan?" in asked.text, "wrong" in asked.text) == (200, True, True)
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    done = form("operator", proposal, confirmed="yes")
+    assert (done.status, done.headers["location"].endswith("&said=withdrawn")) == (303, True)
+    found = stage.desk.plans.get(stage.agent, proposal.proposal_id)
+    assert (found.state, found.reason) == ("VOID", "withdrawn by link:take-operator: wrong <b>")
+    shown = page("operator", proposal)
+    assert ("withdrawn by link:take-operator: wrong &lt;b&gt;" in shown, "/inbox/withdraw" in shown) == (True, False)
+    assert form("operator", proposal, confirmed="yes").status == 409
+    # Approved meanwhile: the approval becomes void, and the page of the run says so.
+    digest = stage.desk.plans.read_preview(ADMIN, of_admin.proposal_id).preview_digest
+    stage.desk.plans.decide(ADMIN, of_admin.proposal_id, approved=True, preview_digest=digest)
+    assert 'action="/runs/cancel' in page("approver", of_admin)
+    late = form("admin", of_admin, confirmed="yes")
+    assert (late.status, late.headers["location"]) == (303, f"/runs/{of_admin.proposal_id}?said=cancelled")
+    assert stage.desk.plans.get(own, of_admin.proposal_id).state == "VOID"
 
 
 def test_a_form_is_bounded_complete_and_belongs_to_its_session(stage: Stage) -> None:

@@ -18,6 +18,7 @@ def test_a_refused_form_is_recorded_once_with_the_person(stage: Stage, subtests:
         ("viewer", "/inbox/answer", {"kind": "plan", "decision": "approve", "digest": NO_DIGEST}, "approve"),
         ("viewer", "/inbox/answer", {"kind": "plan", "decision": "deny"}, "deny"),
         ("viewer", "/inbox/compute", {}, "compute"),
+        ("viewer", "/inbox/withdraw", {}, "cancel"),
         ("viewer", "/runs/apply", {}, "apply"),
         ("viewer", "/runs/undo", {}, "rollback"),
     ]

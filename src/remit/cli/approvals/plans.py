@@ -52,6 +52,10 @@ from remit.workspace.workspace import Workspace
 LABEL: Final = 10
 MAX_CHANGES: Final = 20
 MAX_LISTED: Final = 1_000
+_PROBLEM_WORDS: Final = {
+    "configuration_changed": "preview is stale: the configuration changed",
+    "would_fail": "would fail, so it cannot be approved",
+}
 _STATE_WORDS: Final = {"computing": "is being computed", "not_computed": "not computed", "failed": "failed"}
 
 
@@ -117,7 +121,8 @@ def _describe_state(workspace: Workspace, view: ProposalView) -> str:
     """Return the state with the time that is left, or the person who decided."""
     if view.state == "PENDING":
         missing = f", preview {_STATE_WORDS[view.preview_state]}" if view.preview_state in _STATE_WORDS else ""
-        return f"pending, {_time_left(workspace, view)} left{missing}"
+        problem = f", {_PROBLEM_WORDS[view.preview_problem]}" if view.preview_problem is not None else ""
+        return f"pending, {_time_left(workspace, view)} left{missing}{problem}"
     state = view.state.lower().replace("_", " ")
     if view.state == "APPROVED":
         return f"approved by {view.decided_by}, not applied"

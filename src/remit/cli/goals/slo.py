@@ -15,7 +15,7 @@ from remit.core.ids import system_clock
 
 if TYPE_CHECKING:
     from remit.contracts.goals.slo import SloWaiver
-    from remit.goals.slo import FigureVerdict, Rate
+    from remit.goals.slo import FigureVerdict, OwnGoals, Rate
     from remit.testing.goal_load import LoadResult
 
 GOALS: Final = 300
@@ -91,17 +91,18 @@ def gate(
 ) -> None:
     """Measure the service levels for a release, and apply waivers.
 
-    The gate also includes the error rate of this workspace in the last 24 hours. Outside a workspace, only the load run
-    decides. Exit code 0 if every level is kept or waived, 1 otherwise.
+    The gate also includes the error rate of this workspace in the last 24 hours, with every failure of a goal's
+    execution. It shows the times of the workspace's own goals beside those of the load, and judges those of the load.
+    Outside a workspace, only the load run decides. Exit code 0 if every level is kept or waived, 1 otherwise.
     """
     from remit.goals.slo import read_waivers  # noqa: PLC0415 - `--help` does not need it
 
-    history, notes, root = _last_day(directory)
+    own, notes, root = _last_day(directory)
     file = waiver_file or (root or directory) / WAIVERS_NAME
     waivers = read_waivers(file) if waiver_file is not None or file.exists() else ()
     load = _load(goals, callers, database_variable, quiet=as_json)
-    verdicts = _judge(load, history, waivers)
-    ctx.exit(_print_verdicts(load, verdicts, notes, as_json=as_json))
+    verdicts = _judge(load, [own.ended] if own is not None else [], waivers)
+    ctx.exit(_print_verdicts(load, verdicts, notes, own, as_json=as_json))
 
 
 def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "LoadResult":
@@ -115,26 +116,28 @@ def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "Lo
         )
 
 
-def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
-    """Return the error rate of the last 24 hours, notes for the output, and the root of the workspace.
+def _last_day(directory: Path) -> "tuple[OwnGoals | None, list[str], Path | None]":
+    """Return the measurements of the last 24 hours, notes for the output, and the root of the workspace.
 
-    The list of rates is empty if there is no workspace, or if no goal ended there in that time.
+    The measurements are None if there is no workspace, or if no goal ended there in that time.
     """
-    from remit.goals.slo import rolling_error_rate  # noqa: PLC0415 - `--help` does not need it
+    from remit.goals.slo import OwnGoals, own_dispatch_times, rolling_error_rate  # noqa: PLC0415 - as in `gate`
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     folder = directory.resolve()
     if not any((each / CONFIG_NAME).is_file() for each in (folder, *folder.parents)):
-        return [], ["there is no workspace here, so only the load run decides"], None
+        return None, ["there is no workspace here, so only the load run decides"], None
     with Workspace.open(directory, environ=os.environ) as workspace:
         tenants = sorted(workspace.config.tenants)
         with workspace.store.reading() as connection:
-            rate = rolling_error_rate(connection, tenants, system_clock())
+            now = system_clock()
+            rate = rolling_error_rate(connection, tenants, now)
+            own = OwnGoals(rate, own_dispatch_times(connection, tenants, now))
         root = workspace.root
     if not rate.total:
-        return [], ["no goal ended in the workspace in the last 24 hours, so only the load run decides"], root
+        return None, ["no goal ended in the workspace in the last 24 hours, so only the load run decides"], root
     summary = f"in the workspace, {rate.count:,} of {counted(rate.total, 'dispatch', 'dispatches')} failed in 24 hours"
-    return [rate], [summary], root
+    return own, [summary], root
 
 
 def _judge(load: "LoadResult", history: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[FigureVerdict]":
@@ -143,14 +146,33 @@ def _judge(load: "LoadResult", history: "list[Rate]", waivers: "tuple[SloWaiver,
     return judge(Measured(load.dispatch_ms, [load.ended, *history], load.duplicates), waivers, system_clock())
 
 
-def _print_verdicts(load: "LoadResult", verdicts: "list[FigureVerdict]", notes: list[str], *, as_json: bool) -> int:
+def _print_verdicts(
+    load: "LoadResult",
+    verdicts: "list[FigureVerdict]",
+    notes: list[str],
+    own: "OwnGoals | None" = None,
+    *,
+    as_json: bool,
+) -> int:
+    from remit.goals.slo import Measured, figures_of, percentile  # noqa: PLC0415 - `--help` does not need it
+
+    of_load = figures_of(Measured(load.dispatch_ms, [load.ended], load.duplicates))
+    of_workspace = own.figures() if own is not None else {}
     failed = [verdict for verdict in verdicts if verdict.blocks]
     if as_json:
         show_json(
             {
                 "passed": not failed,
-                "figures": [_tree(verdict) for verdict in verdicts],
+                "figures": [
+                    {
+                        **_tree(verdict),
+                        "load": of_load[verdict.figure],
+                        "workspace": of_workspace.get(verdict.figure),
+                    }
+                    for verdict in verdicts
+                ],
                 "load": _load_tree(load),
+                "workspace": _workspace_tree(own) if own is not None else None,
                 "notes": notes,
             }
         )
@@ -169,6 +191,12 @@ def _print_verdicts(load: "LoadResult", verdicts: "list[FigureVerdict]", notes: 
     )
     for note in notes:
         click.echo(display_name(note))
+    if own is not None and own.dispatch_ms:
+        times = " and ".join(f"p{percent} {percentile(own.dispatch_ms, percent):,.0f} ms" for percent in (95, 99))
+        click.echo(
+            f"in the workspace, {times} of {counted(len(own.dispatch_ms), 'dispatch', 'dispatches')} in 24 hours"
+        )
+    click.echo("the times in the table are those of the load; the error rate is the higher one of load and workspace")
     for verdict in verdicts:
         if verdict.verdict == "WAIVED":
             click.echo(f"waived: {verdict.figure}, {display_name(verdict.why)}", err=True)
@@ -185,6 +213,18 @@ def _tree(verdict: "FigureVerdict") -> dict[str, Any]:
         "verdict": verdict.verdict,
         "why": verdict.why,
         "waiver": verdict.waiver.tree() if verdict.waiver else None,
+    }
+
+
+def _workspace_tree(own: "OwnGoals") -> dict[str, Any]:
+    """Return the measurements of the workspace's own goals in the last 24 hours."""
+    from remit.goals.slo import percentile  # noqa: PLC0415 - `--help` does not need it
+
+    return {
+        "hours": 24,
+        "dispatches": len(own.dispatch_ms),
+        "dispatch_ms": {f"p{percent}": percentile(own.dispatch_ms, percent) for percent in (50, 95, 99)},
+        "ended": {"failed": own.ended.count, "total": own.ended.total},
     }
 
 

@@ -24,6 +24,7 @@ Link = Annotated[str, Field(max_length=4_096)]
 
 QuestionKind = Literal["request", "plan", "goal", "confirmation"]
 PreviewState = Literal["computed", "computing", "not_computed", "failed"]
+PreviewProblem = Literal["configuration_changed", "would_fail"]
 """Whether the preview of a pending plan is stored. `not_computed`: a person computes it before the decision."""
 QuestionState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
 WaitingFor = Literal["confirmation", "approval", "clarification"]
@@ -143,6 +144,11 @@ class Question(Contract):
     reason: ShortText | None = None
     preview_state: PreviewState | None = Field(
         default=None, description="For a plan that waits for a decision: whether its preview is stored."
+    )
+    preview_problem: PreviewProblem | None = Field(
+        default=None,
+        description="Why the stored preview of a pending plan cannot be approved, by records alone. Files are compared"
+        " when the preview is read.",
     )
     link: Link | None = None
     step: Identifier | None = Field(

@@ -26,7 +26,7 @@ from remit.contracts.plans.proposal import MAX_NOTE
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.status import CompletionStatus
-from remit.contracts.services.common import ErrorTold, Link, Page, PreviewState, Progress
+from remit.contracts.services.common import ErrorTold, Link, Page, PreviewProblem, PreviewState, Progress
 from remit.parsing import Bounds
 
 MAX_PAGE: Final = 200
@@ -100,6 +100,11 @@ class ProposalView(Contract):
     )
     preview_note: ShortText | None = Field(
         default=None, description="Why the preview is not computed, and who computes it. Null: nothing to say."
+    )
+    preview_problem: PreviewProblem | None = Field(
+        default=None,
+        description="For people: why the stored preview of a pending plan cannot be approved, by records alone. Files"
+        " are compared when the preview is read.",
     )
     link: Link | None = None
 

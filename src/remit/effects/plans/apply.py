@@ -1,9 +1,10 @@
 """Applies the steps of a plan, and undoes them.
 
 Steps run wave by wave. A wave first stages its new bytes and then switches. Staging writes new bytes under names that
-belong to the plan, and syncs them. A switch is one rename, which makes the new file visible and leaves the old file
-under such a name. Nothing that existed before is removed here. The host removes the old files when the whole plan is
-done, verified and reported. Until then an undo needs no space and no copy.
+belong to the plan. They are durable before the first switch: the host syncs each file while the next one is written,
+and this process syncs those that the host did not. A switch is one rename, which makes the new file visible and leaves
+the old file under such a name. Nothing that existed before is removed here. The host removes the old files when the
+whole plan is done, verified and reported. Until then an undo needs no space and no copy.
 
 The plan comes as JSON in `given["plan"]`, and the folders as spots by the number of the path. `run` has these inputs:
     wave      run only this wave; without it, run all waves in order
@@ -11,7 +12,8 @@ The plan comes as JSON in `given["plan"]`, and the folders as spots by the numbe
     failed    numbers of steps that failed before this order
     skipped   numbers of steps that were skipped before this order
 `run` asks `{"wave": w}` before the first switch of each wave, and continues if the answer has a true `go`. Otherwise
-the host reports the steps that have not ended. `settle` has these inputs:
+the host reports the steps that have not ended. `durable` in the answer lists the steps whose new file is synced.
+`settle` has these inputs:
     wave      without `finish`: the wave to undo; with it: the only wave that may be partly done
     not_done  numbers of steps that are known not to be done, from a process that ended properly
 With `finish` it returns `{"forward": bool}`, changes nothing, and syncs if `forward` is true. Without `finish` it
@@ -109,9 +111,11 @@ class _Run:
         """Run one wave. Return whether the next one may follow."""
         staged = self._stage_all(steps)
         try:
-            self._sync_all(staged)
-            if any(one.problem is None for one in staged) and not self._work.ask({"wave": number}).get("go"):
-                return False
+            if any(one.problem is None for one in staged):
+                answer = self._work.ask({"wave": number})
+                if not answer.get("go"):
+                    return False
+                self._sync_all(staged, frozenset(answer.get("durable", ())))
             return self._switch_all(staged)
         finally:
             self._clear(staged)
@@ -134,15 +138,18 @@ class _Run:
             except RemitError as problem:
                 one.problem = problem
                 foreseen[step.number] = "failed"
-            self._report(step, "staged")
+            self._report(step, "staged", **({} if one.fresh is None else {"inode": one.fresh.ino}))
             if one.problem is not None and self._ends_plan(one.problem):
                 break
         return staged
 
-    def _sync_all(self, staged: Sequence[Staged]) -> None:
-        """Sync the new files, so that no name outlives a power cut without the bytes that belong to it."""
+    def _sync_all(self, staged: Sequence[Staged], durable: frozenset[int]) -> None:
+        """Sync the new files, so that no name outlives a power cut without the bytes that belong to it.
+
+        The host has synced those that it names as durable.
+        """
         for one in staged:
-            if one.part is not None:
+            if one.part is not None and one.step.number not in durable:
                 try:
                     os.fsync(one.part)
                 except OSError as problem:

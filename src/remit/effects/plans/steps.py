@@ -180,13 +180,8 @@ def parse_plan(raw: bytes) -> StepPlan:
     )
 
 
-def as_json(step: PlanStep) -> list[Any]:
-    """Return the step as plain JSON, for a checkpoint. `step_of` is the inverse."""
-    tree: list[Any] = json.loads(json.dumps(step))
-    return tree
-
-
 def step_of(tree: Sequence[Any]) -> PlanStep:
+    """Return the step from the JSON array that `json.dumps` makes of it."""
     step = PlanStep(*tree)
     before, after = (State(*state) if state else None for state in (step.before, step.after))
     return step._replace(needs=tuple(step.needs), before=before, after=after)

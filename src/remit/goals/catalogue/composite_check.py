@@ -66,9 +66,13 @@ def composite_problems(simulation: Simulation, known: Mapping[str, Simulation]) 
 
 def _promise_problems(simulation: Simulation, steps: Sequence[Simulation]) -> Iterator[Problem]:
     """The user confirms the whole first, and policies decide on it. So it promises no less than its steps."""
-    for name, order in (("impact", get_args(Impact)), ("risk", get_args(RiskLevel))):
-        highest = max((getattr(each, name) for each in steps), key=order.index, default=order[0])
-        if order.index(getattr(simulation, name)) < order.index(highest):
+    promises: tuple[tuple[str, tuple[str, ...], str, list[str]], ...] = (
+        ("impact", get_args(Impact), simulation.impact, [each.impact for each in steps]),
+        ("risk", get_args(RiskLevel), simulation.risk, [each.risk for each in steps]),
+    )
+    for name, order, declared, of_steps in promises:
+        highest = max(of_steps, key=order.index, default=declared)
+        if order.index(declared) < order.index(highest):
             yield name, f"it is less than that of a step, which is {highest}", f"Declare {highest}."
 
 

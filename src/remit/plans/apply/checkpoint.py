@@ -14,7 +14,7 @@ from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.plan import ExecutionInstructions, Plan
 from remit.contracts.plans.sql_report import SqlTold
 from remit.effects.plans.database_files import MARK, is_marked
-from remit.effects.plans.steps import Ids, PlanStep, Result, State, StepPlan, as_json, step_of
+from remit.effects.plans.steps import Ids, PlanStep, Result, State, StepPlan, step_of
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.fs.paths import Located, locate_below
 from remit.plans.model.remote_part import RemotePart, parse_remote_part, render_remote_part
@@ -110,7 +110,7 @@ def render_checkpoint(checkpoint: PlanCheckpoint) -> str:
         "doomed": checkpoint.doomed,
         "prefix": steps.prefix,
         "paths": list(steps.paths),
-        "steps": [as_json(step._replace(operation=_saved_operation(step))) for step in steps.steps],
+        "steps": [step._replace(operation=_saved_operation(step)) for step in steps.steps],
         "waves": [list(wave) for wave in steps.waves],
         "max_file_bytes": steps.max_file_bytes,
         "rules": list(steps.rules),

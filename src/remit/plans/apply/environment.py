@@ -45,6 +45,16 @@ class PlanRules:
     clock: Clock
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment variables. They hold the addresses of database servers."""
+    _digests: dict[int, tuple[SystemConfig, str]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def config_digest(self) -> str:
+        """Return the digest of the current configuration, computed once for each configuration that was read."""
+        config = self.config()
+        known = self._digests.get(id(config))
+        if known is None:
+            self._digests.clear()
+            known = self._digests[id(config)] = (config, config.digest())
+        return known[1]
 
 
 class Cancellations:

@@ -73,7 +73,7 @@ from remit.plans.policy.failure_handling import JudgedStep, decide_fate
 from remit.plans.preparation.prepared import PreparedOutputs
 from remit.plans.preparation.remote_sql import PreparedStatements
 from remit.plans.runtime.progress import WaveProgress
-from remit.plans.runtime.runner import PlanRunner, StepRunResult, paths_of
+from remit.plans.runtime.runner import PlanRunner, StepRun, StepRunResult, paths_of
 from remit.plans.runtime.steps import times_of
 from remit.plans.storage.run_folder import ReportFolder
 
@@ -99,6 +99,8 @@ class PlanExecutor:
     _undo_warnings: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False)
     """The runs that were undone. The texts name files that the undo could not restore."""
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
+    _waiting: dict[str, StepRun] = field(default_factory=dict, init=False, repr=False)
+    """The runs whose process waits for the intent. `release` closes them."""
 
     @cached_property
     def transactions(self) -> OpenTransactions:
@@ -207,29 +209,45 @@ class PlanExecutor:
         self, plan: Plan, checkpoint: PlanCheckpoint, prepared: Mapping[str, int], progress: WaveProgress
     ) -> StepRunResult:
         config = self.environment.rules.config()
-        times = times_of(plan, config)
-        progress.set_deadline(times.seconds)
-        runner = self.environment.runner(
-            checkpoint.envelope_id,
-            needs_parsers=checkpoint.needs_parsers,
-            plan_id=checkpoint.plan_id,
-            steps=checkpoint.steps,
-        )
+        progress.set_deadline(times_of(plan, config).seconds)
+        runner = self._runner(checkpoint, shows_progress=True)
         self._report_status(checkpoint, "RUNNING")
         make_folders(checkpoint.root, checkpoint.folders)
         if not checkpoint.steps.steps:  # the plan only changes a database server
             return StepRunResult(())
-        steps = checkpoint.with_operations(plan)
-        in_parallel = checkpoint.instructions.execution_order == "parallel"
-        return runner.execute(
-            steps,
+        run = self._waiting.get(checkpoint.envelope_id) or self._prepare(runner, plan, checkpoint, prepared)
+        lanes = config.limits.max_concurrent_operations if _is_parallel(checkpoint) else 1
+        return runner.execute(run, progress.check_next_wave, lanes=lanes)
+
+    def prewarm(self, plan: Plan, checkpoint: PlanCheckpoint, prepared: Mapping[str, int]) -> None:
+        """Start the process that `execute` needs, so that it is ready when the intent is recorded.
+
+        It gets its order now if that is possible: if its folders exist, and one process runs all steps.
+        """
+        if not checkpoint.steps.steps:
+            return
+        runner = self._runner(checkpoint, shows_progress=True)
+        if not checkpoint.folders and not _is_parallel(checkpoint) and checkpoint.remote is None:
+            run = self._prepare(runner, plan, checkpoint, prepared)
+            run.prewarm()
+            self._waiting[checkpoint.envelope_id] = run
+
+    def _prepare(
+        self, runner: PlanRunner, plan: Plan, checkpoint: PlanCheckpoint, prepared: Mapping[str, int]
+    ) -> StepRun:
+        return runner.prepare(
+            checkpoint.with_operations(plan),
             _run_plan(checkpoint).existing_places(),
-            times,
-            progress.check_next_wave,
-            lanes=config.limits.max_concurrent_operations if in_parallel else 1,
+            times_of(plan, self.environment.rules.config()),
             restoring={} if any(step.metadata for step in checkpoint.steps.steps) else None,
             prepared=prepared,
         )
+
+    def release(self, envelope_id: str) -> None:
+        """End what waits for a request that has ended: its open transaction, and its process."""
+        self.transactions.close(envelope_id)
+        if (waiting := self._waiting.pop(envelope_id, None)) is not None:
+            waiting.close()
 
     def _undo_after_failure(
         self,
@@ -474,9 +492,12 @@ class PlanExecutor:
         self._results[checkpoint.envelope_id] = run_result
         return run_result
 
-    def _runner(self, checkpoint: PlanCheckpoint) -> PlanRunner:
+    def _runner(self, checkpoint: PlanCheckpoint, *, shows_progress: bool = False) -> PlanRunner:
         return self.environment.runner(
-            checkpoint.envelope_id, needs_parsers=checkpoint.needs_parsers, steps=checkpoint.steps
+            checkpoint.envelope_id,
+            needs_parsers=checkpoint.needs_parsers,
+            plan_id=checkpoint.plan_id if shows_progress else "",
+            steps=checkpoint.steps,
         )
 
     def _report_status(self, checkpoint: PlanCheckpoint, phase: Phase, done: int = 0) -> None:
@@ -487,6 +508,10 @@ class PlanExecutor:
 
 def _run_plan(checkpoint: PlanCheckpoint) -> RunPlan:
     return RunPlan(checkpoint.root, checkpoint.steps, checkpoint.first_states(), checkpoint.folders)
+
+
+def _is_parallel(checkpoint: PlanCheckpoint) -> bool:
+    return checkpoint.instructions.execution_order == "parallel"
 
 
 def _outputs_lost_error(checkpoint: PlanCheckpoint) -> RemitError:

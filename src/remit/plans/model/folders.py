@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
@@ -15,6 +16,7 @@ from remit.core.faultpoints import reach
 from remit.effects.plans.files import inherited_rights_error
 from remit.effects.plans.steps import PlanStep, StepPlan, aside_name, part_name
 from remit.fs import openat as beneath
+from remit.fs.overlapped import overlap
 from remit.fs.paths import Located
 
 Parents = tuple[str, ...]
@@ -112,8 +114,7 @@ def remove_set_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -
     for parents, names in _set_aside_names(places, plan).items():
         try:
             with opened(root, parents) as folder:
-                for name in names:
-                    _unlink(folder, name)
+                overlap(partial(_unlink, folder), names)
                 sync_folder(folder, "/".join(parents) or ".")
         except RefusedError as problem:
             if problem.reason is not Reason.FILE_MISSING:

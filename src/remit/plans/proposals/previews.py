@@ -41,6 +41,8 @@ class ComputedPreview:
     document: bytes
     title: str
     risk: str
+    cannot_be_approved: bool = False
+    """Whether the plan would fail and change nothing."""
 
     @property
     def document_digest(self) -> str:
@@ -67,6 +69,14 @@ class FailedPreview(NamedTuple):
     where: str
     next_step: str
     at: str
+
+
+class ListedEffect(NamedTuple):
+    """What lists show people of a preview, from the entry that recorded it."""
+
+    title: str
+    risk: str
+    cannot_be_approved: bool = False
 
 
 class PreviewNotStoredError(RefusedError):
@@ -118,6 +128,7 @@ def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str)
         "title": computed.title,
         "risk": computed.risk,
         **computed.digests(),
+        **({"cannot_be_approved": True} if computed.cannot_be_approved else {}),
     }
     return NewEntry(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
 
@@ -177,13 +188,15 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
     return StoredPreview(stored.preview_digest, document, stored.computed_by, stored.computed_at)
 
 
-def title_and_risk(
+def read_listed_effect(
     connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int
-) -> tuple[str, str] | None:
-    """Return title and risk from the entry at `seq`, which recorded a preview that was computed after the proposal.
+) -> ListedEffect | None:
+    """Return what lists show from the entry at `seq`, which recorded a preview that was computed after the proposal.
 
-    Returns None for an entry without them. Raises for an entry that is not signed.
+    Returns None for an entry without title and risk. Raises for an entry that is not signed.
     """
     payload = json.loads(require_covered(connection, keyring, row.tenant_id, seq).payload)
     title, risk = payload.get("title"), payload.get("risk")
-    return (title, risk) if isinstance(title, str) and isinstance(risk, str) else None
+    if not isinstance(title, str) or not isinstance(risk, str):
+        return None
+    return ListedEffect(title, risk, payload.get("cannot_be_approved") is True)

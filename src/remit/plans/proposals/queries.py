@@ -15,14 +15,15 @@ from remit.plans.proposals.errors import already_closed_error, not_approved_erro
 from remit.plans.proposals.evidence import ProposalVerifier
 from remit.plans.proposals.previews import (
     FailedPreview,
+    ListedEffect,
     StoredPreview,
     find_failed_preview,
+    read_listed_effect,
     stored_preview,
-    title_and_risk,
 )
 from remit.plans.proposals.transitions import change_state, require_current, require_evidence, require_plan
 from remit.store.connection import Connection
-from remit.store.proposal_previews import computed_again_at
+from remit.store.proposal_previews import computed_again_at, find_previewed_config
 from remit.store.proposals import (
     ProposalRow,
     find_row,
@@ -34,7 +35,7 @@ from remit.store.proposals import (
 )
 
 _SHORTEST_PREFIX: Final = 4
-_MOST_TITLES: Final = 2_000
+_MAX_EFFECTS: Final = 2_000
 
 
 class ProposalQueries:
@@ -48,8 +49,8 @@ class ProposalQueries:
         self._tenant_id = tenant_id
         self.change_signal = change_signal
         self._verifier = ProposalVerifier()
-        self._titles: dict[tuple[str, int], tuple[str, str]] = {}
-        """Title and risk by proposal and entry, since entries never change."""
+        self._effects: dict[tuple[str, int], ListedEffect] = {}
+        """What lists show, by proposal and entry, since entries never change."""
 
     def find(self, proposal_id: str) -> ProposalRow | None:
         """Return the proposal with this whole id. Refuses a row that differs from its signed entries."""
@@ -144,7 +145,7 @@ class ProposalQueries:
         with self._ledger().store.reading_pooled() as connection:
             return find_deferral(connection, row)
 
-    def title_and_risk_of(self, row: ProposalRow) -> tuple[str, str]:
+    def listed_effect_of(self, row: ProposalRow) -> ListedEffect:
         """Return title and risk for people, from the newest preview, or from the proposal if there is none.
 
         An agent's proposal has a title from the text of its plan until its preview is computed.
@@ -152,20 +153,25 @@ class ProposalQueries:
         with self._ledger().store.reading_pooled() as connection:
             seq = computed_again_at(connection, row.tenant_id, row.proposal_id)
             if seq is None:
-                return row.title, row.risk
+                return ListedEffect(row.title, row.risk)
             key = (row.proposal_id, seq)
-            if key not in self._titles:
+            if key not in self._effects:
                 try:
-                    found = title_and_risk(connection, self._ledger().keyring, row, seq)
+                    found = read_listed_effect(connection, self._ledger().keyring, row, seq)
                 except (
                     EnvironmentFailureError,
                     ValueError,
                 ):  # the entry was altered: `preview_of` refuses it, and `ledger verify` names it
                     found = None
-                if len(self._titles) >= _MOST_TITLES:
-                    self._titles.clear()
-                self._titles[key] = found or (row.title, row.risk)
-            return self._titles[key]
+                if len(self._effects) >= _MAX_EFFECTS:
+                    self._effects.clear()
+                self._effects[key] = found or ListedEffect(row.title, row.risk)
+            return self._effects[key]
+
+    def previewed_config_of(self, row: ProposalRow) -> str | None:
+        """Return the digest of the configuration that the stored preview was computed with, if known. For display."""
+        with self._ledger().store.reading_pooled() as connection:
+            return find_previewed_config(connection, row.tenant_id, row.proposal_id)
 
     def envelope_of(self, row: ProposalRow) -> bytes:
         """Return the whole signed envelope, as the operation takes it. Refuses a proposal that is not approved now."""

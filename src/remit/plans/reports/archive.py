@@ -4,7 +4,6 @@ It is a copy; the reports stay where they are. It is derived and not synced. The
 """
 
 import contextlib
-import json
 import os
 from typing import Final
 
@@ -25,8 +24,7 @@ def archive(root: str, outcome: PlanOutcome) -> str | None:
     if outcome.status.status != "SUCCESS":
         return None
     name = outcome.status.folder.rpartition("/")[2] + ".json"
-    tree = outcome.tree()
-    content = json.dumps({key: tree[key] for key in ("status", "report", "change_log", "manifest")})
+    content = outcome.model_dump_json(by_alias=True, include={"status", "report", "change_log", "manifest"})
     folder, unsynced = make_folders(root, PLACE)
     with contextlib.ExitStack() as stack:
         for descriptor in (folder, *unsynced):
@@ -35,7 +33,7 @@ def archive(root: str, outcome: PlanOutcome) -> str | None:
         try:
             file = os.open(temporary, _NEW_FILE, REPORT_MODE, dir_fd=folder)
             try:
-                write_all(file, content.encode("ascii") + b"\n")
+                write_all(file, content.encode() + b"\n")
             finally:
                 os.close(file)
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

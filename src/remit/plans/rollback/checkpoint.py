@@ -10,7 +10,7 @@ from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, Rollbac
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.crypto.signing import Keyring
-from remit.effects.plans.steps import State, StepPlan, as_json, step_of
+from remit.effects.plans.steps import State, StepPlan, step_of
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.plans.apply.verify_and_undo import RunPlan
 from remit.plans.storage.drift import find_restorable_rows, select
@@ -81,7 +81,7 @@ def render_checkpoint(checkpoint: RollbackCheckpoint) -> str:
         "manifest": checkpoint.manifest.tree(),
         "prefix": checkpoint.steps.prefix,
         "paths": list(checkpoint.steps.paths),
-        "steps": [as_json(step) for step in checkpoint.steps.steps],
+        "steps": list(checkpoint.steps.steps),
         "waves": [list(wave) for wave in checkpoint.steps.waves],
         "max_file_bytes": checkpoint.steps.max_file_bytes,
         "first": [list(state) if state else None for state in checkpoint.first],

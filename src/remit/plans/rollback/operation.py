@@ -233,9 +233,9 @@ class RollbackOperation(Operation[RollbackRequest, AllowedRollback, RollbackChec
             for descriptor in backups.values():
                 stack.callback(os.close, descriptor)
             places = checkpoint.run_plan().existing_places()
-            return self._runner(checkpoint).execute(
-                checkpoint.steps, places, times, waves.check_next_wave, restoring=backups
-            )
+            runner = self._runner(checkpoint)
+            run = runner.prepare(checkpoint.steps, places, times, restoring=backups)
+            return runner.execute(run, waves.check_next_wave)
 
     def recover_effect(self, checkpoint: RollbackCheckpoint, notes: Notes, note: Note) -> RunResult | None:
         rows = checkpoint.rows()

@@ -18,8 +18,9 @@ from remit.effects.registry import PathUse
 from remit.fs.paths import Located
 from remit.plans.model.callbacks import NO_HOOKS
 from remit.plans.model.simulation_result import SimulatedStep, protocol_error, read_simulated_step
+from remit.plans.runtime.staged_files import StagedFiles
 from remit.plans.runtime.step_results import CheckNextWave, StepResults
-from remit.sandbox.host import InterruptedTaskError, SandboxHost
+from remit.sandbox.host import InterruptedTaskError, PrewarmedProcess, SandboxHost
 from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import FolderGrant, Order, Usage
 
@@ -102,35 +103,38 @@ class PlanRunner:
             read_simulated_step(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps
         )
 
-    def execute(
+    def prepare(
         self,
         plan: StepPlan,
         places: Mapping[int, Located],
         times: StepTimes,
-        check_next_wave: CheckNextWave,
         *,
-        lanes: int = 1,
         restoring: Mapping[str, int] | None = None,
         prepared: Mapping[str, int] | None = None,
-    ) -> StepRunResult:
+    ) -> "StepRun":
+        """Return the run of a plan, which `execute` executes. No process is started yet.
+
+        `restoring` maps names to descriptors of files to restore from. If it is given, even empty, new files may get
+        owners and attributes. `prepared` does the same for files made before the run. The descriptors stay open until
+        the run has ended.
+        """
+        return StepRun(self, plan, places, times, restoring, prepared or {})
+
+    def execute(self, run: "StepRun", check_next_wave: CheckNextWave, *, lanes: int = 1) -> StepRunResult:
         """Execute all steps in order. With several lanes, steps of one wave run in parallel.
 
         Before the switches of each wave, `check_next_wave` gets the steps of earlier waves that are not done, and
-        returns a
-        reason to stop or None. A failed step is a result. Any other error is returned as `problem`, after every process
-        has
-        ended; only an interrupt is raised. `restoring` maps names to descriptors of files to restore from. If it is
-        given,
-        even empty, new files may get owners and attributes. `prepared` does the same for files made before the run.
+        returns a reason to stop or None. A failed step is a result. Any other error is returned as `problem`, after
+        every process has ended; only an interrupt is raised.
         """
-        step_results = StepResults(plan, self._clock, self._on_progress)
-        context = _RunContext(self, plan, places, times, restoring, prepared or {})
         problem: RemitError | None
-        if lanes > 1:
-            problem = self._execute_in_lanes(context, step_results, check_next_wave, lanes)
-        else:
-            problem = context.run(plan, step_results, step_results.answer_waves(check_next_wave))
-        return StepRunResult(step_results.complete(problem), problem, context.used)
+        with StagedFiles(run.plan, run.places) as staged:
+            step_results = StepResults(run.plan, self._clock, self._on_progress, staged)
+            if lanes > 1:
+                problem = self._execute_in_lanes(run, step_results, check_next_wave, lanes)
+            else:
+                problem = run.run(run.plan, step_results, step_results.answer_waves(check_next_wave))
+        return StepRunResult(step_results.complete(problem), problem, run.used)
 
     def undo(
         self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]
@@ -162,16 +166,16 @@ class PlanRunner:
         self._run(self.order(self._effects.check, places, PathUse.READ, StepTimes((), seconds)), plan)
 
     def _execute_in_lanes(
-        self, context: "_RunContext", step_results: "StepResults", check_next_wave: CheckNextWave, lanes: int
+        self, run: "StepRun", step_results: "StepResults", check_next_wave: CheckNextWave, lanes: int
     ) -> RemitError | None:
-        plan = context.plan
+        plan = run.plan
         with ThreadPoolExecutor(lanes, thread_name_prefix="remit-lane") as pool:
             for wave, numbers in enumerate(plan.waves):
                 ready = step_results.without_blocked(numbers)
                 problem = check_next_wave(wave, step_results.not_done(plan.waves[:wave]))
                 if problem is not None:
                     return problem
-                problem = self._run_wave(context, step_results, ready, lanes, pool)
+                problem = self._run_wave(run, step_results, ready, lanes, pool)
                 if problem is not None:
                     return problem
                 if plan.stop_on_error and step_results.has_failed():
@@ -180,20 +184,21 @@ class PlanRunner:
 
     def _run_wave(
         self,
-        context: "_RunContext",
+        run: "StepRun",
         step_results: "StepResults",
         numbers: Sequence[int],
         lanes: int,
         pool: ThreadPoolExecutor,
     ) -> RemitError | None:
         stopping = threading.Event()
-        stop_on_error = context.plan.stop_on_error
+        stop_on_error = run.plan.stop_on_error
 
         def answer(_question: Mapping[str, Any]) -> Mapping[str, Any]:
-            return {"go": not (stopping.is_set() or (stop_on_error and step_results.has_failed()))}
+            durable = step_results.wait_for_staged()
+            return {"go": not (stopping.is_set() or (stop_on_error and step_results.has_failed())), "durable": durable}
 
         def one(share: tuple[int, ...]) -> RemitError | None:
-            problem = context.run(context.share(share), step_results, answer, stopping)
+            problem = run.run(run.share(share), step_results, answer, stopping)
             if problem is not None:
                 stopping.set()
             return problem
@@ -245,8 +250,8 @@ class PlanRunner:
         return self._is_cancelled()
 
 
-class _RunContext:
-    """The shared state of all processes of one run."""
+class StepRun:
+    """The run of a plan, and what all of its processes share."""
 
     def __init__(
         self,
@@ -260,10 +265,22 @@ class _RunContext:
         self.plan = plan
         self.used: Usage | None = None
         self._runner = runner
-        self._places = places
+        self.places = places
         self._times = times
         self._restoring = restoring
         self._sources = {**prepared, **(restoring or {})}
+        self._process: PrewarmedProcess | None = None
+        self._waiting = contextlib.ExitStack()
+
+    def prewarm(self) -> None:
+        """Start the one process of a run without lanes. It does nothing before the run. The caller calls `close`."""
+        with contextlib.ExitStack() as stack:
+            self._process = self._start(self.plan, stack)
+            self._waiting = stack.pop_all()
+
+    def close(self) -> None:
+        """End the process that waits, if it was not used."""
+        self._waiting.close()
 
     def share(self, numbers: Sequence[int]) -> StepPlan:
         """Return a part of one wave. Its dependencies are done. Operations of other steps are removed."""
@@ -283,15 +300,10 @@ class _RunContext:
     ) -> RemitError | None:
         """Run one process. An error in it ends the plan, and is returned."""
         runner = self._runner
-        touched = paths_of(plan.steps[number] for wave in plan.waves for number in wave)
-        places = {path: place for path, place in self._places.items() if path in touched}
-        order = runner.order(runner.effects.execute, places, PathUse.MAKE, self._times)
-        order = replace(order, restores=self._restoring is not None)
         try:
-            with open_plan(plan, self._sources) as descriptors:
-                finished = runner.host.run(
-                    order,
-                    given=descriptors,
+            with self._waiting.pop_all() as stack:
+                process, self._process = self._process or self._start(plan, stack), None
+                finished = process.run(
                     on_ask=answer,
                     on_step=step_results.record,
                     is_cancelled=lambda: runner.is_cancelled() or (stopping is not None and stopping.is_set()),
@@ -304,6 +316,16 @@ class _RunContext:
             return as_remit_error(problem)
         self.used = finished.usage
         return step_results.stopped
+
+    def _start(self, plan: StepPlan, stack: contextlib.ExitStack) -> PrewarmedProcess:
+        """Send the order. The stack ends the process and closes the plan."""
+        runner = self._runner
+        touched = paths_of(plan.steps[number] for wave in plan.waves for number in wave)
+        places = {path: place for path, place in self.places.items() if path in touched}
+        order = runner.order(runner.effects.execute, places, PathUse.MAKE, self._times)
+        order = replace(order, restores=self._restoring is not None)
+        descriptors = stack.enter_context(open_plan(plan, self._sources))
+        return stack.enter_context(runner.host.prewarm(order, given=descriptors))
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from remit.core.errors import Reason, RemitError
 from remit.core.ids import Clock, render_time
 from remit.effects.plans.steps import PlanStep, Result, StepPlan
 from remit.plans.model.simulation_result import error_of, protocol_error
+from remit.plans.runtime.staged_files import StagedFiles
 from remit.sandbox.host import InterruptedTaskError
 
 CheckNextWave = Callable[[int, Collection[int]], RemitError | None]
@@ -17,8 +18,11 @@ CheckNextWave = Callable[[int, Collection[int]], RemitError | None]
 class StepResults:
     """The results of a run. At the end there is one for each step. Thread-safe."""
 
-    def __init__(self, plan: StepPlan, clock: Clock, on_progress: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, plan: StepPlan, clock: Clock, on_progress: Callable[[int, int], None], staged: StagedFiles
+    ) -> None:
         self._plan = plan
+        self._staged = staged
         self._clock = clock
         self._on_progress = on_progress
         self._guard = threading.Lock()
@@ -35,6 +39,8 @@ class StepResults:
         with self._guard:
             if phase == "begun":
                 self._started[number] = now
+            elif phase == "staged":
+                self._staged.start_sync(number, message.get("inode"))
             elif phase in {"done", "failed", "skipped"}:
                 self._end(number, phase, message, now)
 
@@ -56,11 +62,16 @@ class StepResults:
             wave = question.get("wave")
             if type(wave) is not int or not self._wave <= wave < len(self._plan.waves):
                 raise protocol_error("it asked for a wave that is over or does not exist")
+            durable = self.wait_for_staged()  # before the check: the deadline of the plan may pass meanwhile
             self.stopped = check_next_wave(wave, self.not_done(self._plan.waves[:wave]))
             self._wave = wave + 1
-            return {"go": self.stopped is None}
+            return {"go": self.stopped is None, "durable": durable}
 
         return answer
+
+    def wait_for_staged(self) -> list[int]:
+        """Wait for the syncs of new files that have begun. Return the steps whose new file is durable."""
+        return self._staged.wait()
 
     def not_done(self, waves: Sequence[Sequence[int]]) -> list[int]:
         with self._guard:

@@ -21,7 +21,7 @@ from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of
 from remit.effects.plans.database_files import is_database_file
 from remit.effects.plans.steps import State
-from remit.fs.atomic_write import start_writing, sync_all, write_all
+from remit.fs.atomic_write import start_writing, write_all
 from remit.fs.openat import FileIdentity, failure, identify, open_base, open_file, open_folder
 from remit.fs.paths import Located
 from remit.plans.storage.run_folder import BACKUPS, DRIFTED, ReportFolder
@@ -66,38 +66,31 @@ def back_up_files(
     *,
     databases: Collection[int] = (),
 ) -> dict[int, Original]:
-    """Copy every expected file. All copies are synced on return. Returns the originals by the index of the path.
+    """Copy every expected file. Returns the originals by the index of the path.
 
-    Before copying, this refuses files that are too large, or that do not fit on the disk beside `new_bytes` of the
-    plan. It also refuses a file that is not, or does not stay, as expected. Each of `databases` may be as large as all
-    backups together, because databases are not read into memory. The caller discards the folder if this raises.
+    The copies are durable after the next `write` of the folder, which syncs them together with its own files. Before
+    copying, this refuses files that are too large, or that do not fit on the disk beside `new_bytes` of the plan. It
+    also refuses a file that is not, or does not stay, as expected. Each of `databases` may be as large as all backups
+    together, because databases are not read into memory. The caller discards the folder if this raises.
     """
     states = {index: state for index, state in sorted(expected.items()) if state is not None}
     _require_limits(states, folder, limits, new_bytes, databases)
     originals: dict[int, Original] = {}
-    with contextlib.ExitStack() as stack, _Folders() as folders:
-        copies: list[int] = []
-        attributes = 0
+    attributes = 0
+    with _Folders() as folders:
         for index, state in states.items():
             located = paths[index]
             source = open_file(folders.of(located), located.name, where=located.path)
             with _closing(source):
                 name = backup_name(index, located.name)
                 original, copy = _copy(source, state, folder, name, located.path)
-            stack.callback(os.close, copy)
+            folder.sync_later([copy])
+            start_writing(copy)
             originals[index] = original
-            copies.append(copy)
             attributes += sum(len(name) + len(value) for name, value in original.attributes.items())
             if attributes > MAX_ATTRIBUTE_BYTES_OF_ALL:
                 raise _too_many_attributes_error(located.path)
             reach("backup.copied")
-        try:
-            sync_all(copies)
-            os.fsync(folder.backups)
-        except OSError as problem:
-            where = folder.location(BACKUPS)
-            raise failure(problem, where, "could not be written to the disk for good") from None
-    reach("backup.synced")
     return originals
 
 
@@ -177,7 +170,7 @@ def back_up_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoi
         _, copy = _copy(source, None, folder, name, located.path)
         with _closing(copy):
             try:
-                sync_all([copy])
+                os.fsync(copy)
                 os.fsync(folder.backups)
             except OSError as problem:
                 raise failure(problem, folder.location(BACKUPS), "could not be written to the disk for good") from None

@@ -13,7 +13,7 @@ from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of
 from remit.effects.plans.steps import State
-from remit.fs.atomic_write import sync_all, write_all
+from remit.fs.atomic_write import write_all
 from remit.fs.openat import failure
 from remit.plans.storage.backups import verified_backup
 from remit.plans.storage.run_folder import BACKUPS, ReportFolder
@@ -41,7 +41,7 @@ def back_up_rows(folder: ReportFolder, source: int, expected: State) -> str:
         while offset < expected.size and (chunk := os.pread(source, min(_CHUNK, expected.size - offset), offset)):
             write_all(copy, chunk)
             offset += len(chunk)
-        sync_all([copy])
+        os.fsync(copy)
         os.fsync(folder.backups)
         digest = sha256_of(copy)
     except OSError as problem:

@@ -19,8 +19,9 @@ from typing import Any, Final, Self
 from remit.contracts.base import Contract
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.faultpoints import reach
-from remit.fs.atomic_write import write_all, write_together
+from remit.fs.atomic_write import write_all
 from remit.fs.openat import already_exists, failure, make_folder, open_base, open_file, open_folder
+from remit.fs.overlapped import write_together
 
 OUTPUTS: Final = "agent_outputs"
 REPORTS: Final = (OUTPUTS, "reports")
@@ -40,6 +41,7 @@ MAX_REPORT_BYTES: Final = 64 << 20
 _HALF_WRITTEN: Final = re.compile(r"\.[a-z_]+\.(?:json|py)\.[0-9a-f]{16}\.tmp")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_TASK: Final = 100
+_encode: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -58,14 +60,14 @@ def render_report_file(report: Contract) -> bytes:
 
 def render_tree(tree: Mapping[str, Any]) -> bytes:
     """Render one line for each field and each list item. Indenting every level takes ten times as long."""
-    fields = ",\n  ".join(f"{json.dumps(name)}: {_render_field(value)}" for name, value in tree.items())
+    fields = ",\n  ".join(f"{_encode(name)}: {_render_field(value)}" for name, value in tree.items())
     return f"{{\n  {fields}\n}}\n".encode()
 
 
 def _render_field(value: Any) -> str:
     if not isinstance(value, list) or not value:
-        return json.dumps(value, ensure_ascii=False)
-    items = ",\n    ".join(json.dumps(item, ensure_ascii=False) for item in value)
+        return _encode(value)
+    items = ",\n    ".join(map(_encode, value))
     return f"[\n    {items}\n  ]"
 
 
@@ -124,6 +126,7 @@ class ReportFolder:
         self._folder = folder
         self._backups: int | None = None
         self._unsynced = unsynced
+        self._unsynced_files: list[int] = []
 
     @classmethod
     def make(cls, root: str, name: str) -> Self:
@@ -207,23 +210,25 @@ class ReportFolder:
         """Return the path of an entry relative to the root, as reports name it."""
         return f"{self.path}/{name}"
 
+    def sync_later(self, files: Sequence[int]) -> None:
+        """Take over new files of the backup folder. The next `write` makes them durable, with its own files."""
+        self._unsynced_files.extend(files)
+
     def write(self, files: Mapping[str, bytes]) -> None:
         """Write all files durably. Each is always complete. Raises `EnvironmentFailureError` if they cannot be
         written.
         """
+        kept = self._unsynced_files
+        folders = [*self._unsynced, *([self.backups] if kept else [])]
         try:
-            write_together(self._folder, files, mode=REPORT_MODE)
+            write_together(self._folder, files, mode=REPORT_MODE, more=kept, folders=folders)
         except EnvironmentFailureError as problem:  # it only has the name of the file
             where = self.location(problem.where)
             raise EnvironmentFailureError(
                 problem.reason, problem.what, where=where, next_step=problem.next_step
             ) from None
-        try:
-            while self._unsynced:
-                os.fsync(self._unsynced[-1])
-                os.close(self._unsynced.pop())
-        except OSError as problem:
-            raise failure(problem, self.path, "could not be written to the disk for good") from None
+        _close([*self._unsynced, *kept])
+        self._unsynced, self._unsynced_files = [], []
 
     def read(self, name: str) -> bytes | None:
         """Return the current content of a file, or None. Use it only to compare: other programs can change the file."""
@@ -251,9 +256,9 @@ class ReportFolder:
 
     def close(self) -> None:
         backups = [] if self._backups is None else [self._backups]
-        _close([*backups, *self._unsynced, self._folder, self._reports])
+        _close([*backups, *self._unsynced, *self._unsynced_files, self._folder, self._reports])
         self._backups = None
-        self._unsynced = []
+        self._unsynced, self._unsynced_files = [], []
         self._folder = self._reports = -1
 
 

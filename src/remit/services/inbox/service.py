@@ -236,6 +236,7 @@ class Inbox:
             decided_at=view.decided_at,
             reason=view.reason,
             preview_state=view.preview_state,
+            preview_problem=view.preview_problem,
             link=self._context.link("inbox", "plan", view.proposal_id),
         )
 

@@ -17,6 +17,7 @@ from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plans.plan import Action, Plan
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.plans.proposal import StoredProposalState
+from remit.contracts.services.common import PreviewProblem
 from remit.contracts.services.plans import MAX_PAGE, ProposalPage, ProposalPreview, ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError, RemitError, mask_for_review
 from remit.core.faultpoints import reach
@@ -30,7 +31,7 @@ from remit.plans.policy.plan import decide_plan
 from remit.plans.preview.planned_effect import RecordedPreview, digest_of_preview
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.errors import already_closed_error, changed_since_approval_error, outdated_digest_error
-from remit.plans.proposals.previews import ComputedPreview, PreviewNotStoredError
+from remit.plans.proposals.previews import ComputedPreview, ListedEffect, PreviewNotStoredError
 from remit.plans.service import preview_outdated_error
 from remit.services.base.context import ConsoleUrl, require_wait
 from remit.services.base.jobs import Job, JobRunner
@@ -237,15 +238,15 @@ class PlanService(PlanRuns):
         This needs the right to compute, because it runs the plan's SQL and pipelines again. Refuses a plan that was
         applied or is closed. Refuses an approved plan if the new preview differs from the approved one.
         """
-        require(caller, Right.PROPOSE if isinstance(caller, AgentCaller) else Right.COMPUTE)
-        row = self._require_row(caller, proposal_id)
         if isinstance(caller, AgentCaller):
             raise RefusedError(
                 Reason.PERMISSION_DENIED,
                 "an agent cannot have a preview computed, because the duration would tell what the files contain",
-                where=f"proposal {row.proposal_id}",
+                where=f"proposal {proposal_id}",
                 next_step="Remit computes it when the plan is proposed. A person can have it computed again.",
             )
+        require(caller, Right.COMPUTE)
+        row = self._require_row(caller, proposal_id)
         proposals = self._workspace.proposals
         if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
             raise already_closed_error(row, row.decided_at or row.created_at)
@@ -556,14 +557,29 @@ class PlanService(PlanRuns):
             shown = agent_proposal(view, self._agent_title(row))
             note = FOR_AGENT if is_deferred else self._read_note(caller, row)
             return shown.model_copy(update={"preview_note": note})
-        title, risk = proposals.title_and_risk_of(row)
-        view = self._views.proposal(row._replace(title=title, risk=risk), self._find_job(row))
+        effect = proposals.listed_effect_of(row)
+        view = self._views.proposal(row._replace(title=effect.title, risk=effect.risk), self._find_job(row))
         if row.state != "PENDING":
             return view
         status = proposals.preview_status_of(row, lambda: self._is_computing(row))
         note = describe_missing_preview(row, status)
         title = view.title if status.state in {"computed", "computing"} else f"{view.title}{_NOT_COMPUTED}"
-        return view.model_copy(update={"title": title, "preview_state": status.state, "preview_note": note})
+        problem = self._find_preview_problem(row, effect) if status.state == "computed" else None
+        update = {"title": title, "preview_state": status.state, "preview_note": note, "preview_problem": problem}
+        return view.model_copy(update=update)
+
+    def _find_preview_problem(self, row: ProposalRow, effect: ListedEffect) -> PreviewProblem | None:
+        """Return why the stored preview cannot be approved, from records alone: a list must not cost more for large
+        files. A changed file is named when the preview is read.
+        """
+        then = self._workspace.proposals.previewed_config_of(row)
+        try:
+            is_same_config = then is None or then == self._workspace.config.digest()
+        except RemitError:  # it cannot be read now, so it is another one
+            is_same_config = False
+        if not is_same_config:
+            return "configuration_changed"
+        return "would_fail" if effect.cannot_be_approved else None
 
     def _read_note(self, agent: AgentCaller, row: ProposalRow) -> str | None:
         """Return when the agent may read the preview. It depends on the plan, the configuration and the token only."""
@@ -605,7 +621,10 @@ def _compute_command(row: ProposalRow) -> str:
 
 
 def _to_computed_preview(preview: RecordedPreview) -> ComputedPreview:
-    return ComputedPreview(preview.digest, preview.document.canonical(), preview.summary, preview.document.risk)
+    document = preview.document
+    return ComputedPreview(
+        preview.digest, document.canonical(), preview.summary, document.risk, document.cannot_be_approved
+    )
 
 
 def _approved_digest(envelope: bytes) -> str:

@@ -112,7 +112,8 @@ def get_plan_preview(call: RequestDep, proposal_id: PathId) -> Response:
     **operation(
         "computePlanPreview",
         "Compute and store the preview again; this runs the SQL and pipelines of the plan, and is recorded",
-        right=Right.PROPOSE,
+        right=Right.COMPUTE,
+        only_people=True,
         body=Nothing,
         answers={200: ProposalPreview},
     ),

@@ -30,6 +30,10 @@ def compute(title: str) -> Confirmation:
     return Confirmation("Compute this preview?", detail, "Yes, compute it", "yes")
 
 
+def withdraw(title: str) -> Confirmation:
+    return Confirmation("Withdraw this plan?", f"{title}: it cannot be approved after that.", "Yes, withdraw it")
+
+
 def cancel(title: str) -> Confirmation:
     return Confirmation("Cancel this plan?", title, "Yes, cancel it")
 
@@ -71,6 +75,6 @@ def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Confi
 
 CONFIRMATIONS: Final = {
     each.__name__: each
-    for each in (approve, deny, apply, compute, cancel, undo, undo_goal, revoke, promote, retire, remove)
+    for each in (approve, deny, apply, compute, withdraw, cancel, undo, undo_goal, revoke, promote, retire, remove)
 }
 """For the templates."""

@@ -14,8 +14,9 @@ from remit.contracts.services.common import Decision, QuestionKind, QuestionView
 from remit.contracts.services.plans import ProposalView
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import counted
+from remit.identity.own_requests import is_same_person
 from remit.plans.proposals.previews import PreviewNotStoredError
-from remit.web.console.confirm import approve, compute, deny
+from remit.web.console.confirm import approve, compute, deny, withdraw
 from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled, FormFields
 from remit.web.console.goals import goal_path
@@ -128,6 +129,22 @@ def compute_preview(request: Request, form: Filled) -> Response:
     return redirect_to(address("/inbox/question", kind="plan", id=name, said="computed"))
 
 
+@router.post("/inbox/withdraw")
+def withdraw_plan(request: Request, form: Filled) -> Response:
+    """Withdraw a proposed plan. If it was approved meanwhile, the approval becomes void, and a run is stopped."""
+    viewer, name = require_viewer(request), form.one("id")
+    item = InboxItem(get_services(request).inbox.show(viewer.caller, "plan", name).question)
+    if not is_confirmed(form):
+        return render_confirmation(request, form, withdraw(item.title), item.path)
+    try:
+        withdrawn = get_services(request).plans.cancel(viewer.caller, name, reason=form.given("reason"))
+    except RefusedError as problem:
+        return _render_question(request, viewer, "plan", name, "", problem)
+    if withdrawn.envelope_id is not None:
+        return redirect_to(address(f"/runs/{withdrawn.proposal_id}", said="cancelled"))
+    return redirect_to(address("/inbox/question", kind="plan", id=name, said="withdrawn"))
+
+
 def _render_question(
     request: Request,
     viewer: Viewer,
@@ -165,6 +182,7 @@ def _render_question(
         own=own,
         can_approve=not why_not,
         why_not=why_not,
+        can_withdraw=_can_withdraw(viewer, view),
         outcome=outcome,
         next_step_text=describe_next_step(
             view, proposal, outcome, is_stale=preview is not None and bool(preview.changed_since)
@@ -220,6 +238,14 @@ def _reason_not_to_approve(view: QuestionView, preview: PreviewShown | None, pro
     if view.goal is not None and view.goal.problem:
         return "The effect of this goal cannot be shown. Deny it, and let the user ask again."
     return ""
+
+
+def _can_withdraw(viewer: Viewer, view: QuestionView) -> bool:
+    """Whether the page offers to withdraw the plan: to its proposer, and to people whose role cannot deny it."""
+    question = view.question
+    if question.kind != "plan" or question.state != "PENDING" or not viewer.has_right("cancel"):
+        return False
+    return not viewer.has_right("decide") or is_same_person(question.asked_by, viewer.caller.person)
 
 
 def _neighbours(request: Request, viewer: Viewer, item: InboxItem) -> tuple[str | None, str | None]:

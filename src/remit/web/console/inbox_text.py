@@ -29,6 +29,7 @@ _CLOSED: Final = {
     "VOID": "Void",
     "USED": "Approved, and used",
 }
+_PREVIEW_PROBLEMS: Final = {"configuration_changed": "preview is stale", "would_fail": "would fail"}
 HOST_GONE: Final = "the process that held it is gone"
 
 
@@ -66,6 +67,10 @@ class InboxItem:
     @property
     def risk_label(self) -> str:
         return _RISKS.get((self.question.risk or "").upper(), "")
+
+    @property
+    def preview_problem_label(self) -> str:
+        return _PREVIEW_PROBLEMS.get(self.question.preview_problem or "", "")
 
     @property
     def closed_text(self) -> str:

@@ -59,6 +59,7 @@ NOTICES: Final[dict[str, Notice]] = {
     "applied": Notice("The plan is being applied. This page shows the progress."),
     "undone": Notice("Rolled back: the files are as they were before the run."),
     "undone_partly": Notice("Partly rolled back. The rest is listed below.", "care"),
+    "withdrawn": Notice("Withdrawn. The plan cannot be approved any more."),
     "cancelled": Notice("Cancelled."),
     "revoked": Notice("Revoked. The token cannot be used any more."),
     "promoted": Notice("Promoted. Users of that tenant can request it now."),

@@ -41,6 +41,7 @@ def _catalogue(query: Query) -> str:
 REDIRECTED_PATHS: Final[dict[str, Callable[[Query], str]]] = {
     "/inbox/answer": _question,
     "/inbox/compute": _question,
+    "/inbox/withdraw": _question,
     "/runs/apply": _run,
     "/runs/cancel": _run,
     "/runs/undo": _run,

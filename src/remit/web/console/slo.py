@@ -8,9 +8,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remit.contracts.goals.slo import FigureName
 from remit.core.ids import parse_time, render_time
 from remit.core.metrics import COMMITS, EXECUTION_SECONDS, HTTP_SECONDS, REFUSALS, Histogram, HistogramData
-from remit.goals.slo import MOST, WINDOW, Rate, rolling_error_rate
+from remit.goals.slo import MOST, WINDOW, Rate, own_dispatch_times, percentile, rolling_error_rate
+from remit.ledger.goal_figures import ended_executions_by_hour
 from remit.observability.gauges import read_chains
 from remit.store.connection import Connection
 from remit.web.console.charts import WIDE, Chart, Value, draw_bars
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from remit.services.services import Services
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
-_HOURS: Final = """SELECT substr(created_at, 1, 13) AS hour, event, count(*) FROM agent_execution_ledger
-  WHERE tenant_id = ? AND created_at > ? AND event IN ('SUCCEEDED', 'FAILED') GROUP BY hour, event"""
 _HOUR_LENGTH: Final = 13
 MILLISECONDS: Final = 1_000
 MOST_REFUSALS: Final = 12
@@ -45,13 +45,14 @@ def levels(request: Request) -> Response:
     tenants = sorted(services.workspace.config.tenants)
     with services.workspace.store.reading() as connection:
         rate = rolling_error_rate(connection, tenants, now)
+        times = own_dispatch_times(connection, tenants, now)
         hours = _count_by_hour(connection, tenants, now)
         chains = read_chains(connection)
     return page(
         request,
         "levels.html",
         here="/levels",
-        levels=[_error_level(rate), *_waiting(services, now)],
+        levels=[_error_level(rate), *_time_levels(times), *_waiting(services, now)],
         goals=hours,
         histograms=[
             *_list_histograms(EXECUTION_SECONDS, "Duration of a request, from the first step to the last"),
@@ -71,6 +72,19 @@ def _error_level(rate: Rate) -> Level:
     return Level("Failed dispatches", f"{rate.value * 100:.2f} %", promise, state)
 
 
+def _time_levels(times: list[float]) -> Iterator[Level]:
+    """Yield the times of the workspace's own goals. The gate of a release judges those of its load."""
+    figures: tuple[tuple[int, FigureName], ...] = ((95, "agent_dispatch_p95_ms"), (99, "agent_dispatch_p99_ms"))
+    for percent, figure in figures:
+        value, most = percentile(times, percent), MOST[figure]
+        promise = f"at most {most:,.0f} ms, in 24 hours"
+        if value is None:
+            yield Level(f"Time of a dispatch, p{percent}", "no data", promise, "")
+        else:
+            state = "KEPT" if value <= most else "BREACHED"
+            yield Level(f"Time of a dispatch, p{percent}", f"{value:,.0f} ms", promise, state)
+
+
 def _waiting(services: "Services", now: datetime) -> Iterator[Level]:
     names = {"request": "Held requests", "plan": "Proposed plans", "goal": "Goals to approve"}
     for kind, (count, oldest) in services.inbox.count_open().items():
@@ -86,10 +100,11 @@ def _count_by_hour(connection: Connection, tenants: list[str], now: datetime) ->
     ended = dict.fromkeys(hours, 0)
     failed = dict.fromkeys(hours, 0)
     for tenant in tenants:
-        for hour, event, count in connection.rows(_HOURS, (tenant, render_time(now - WINDOW))):
+        by_hour = ended_executions_by_hour(connection, tenant, render_time(now - WINDOW), render_time(now))
+        for hour, counts in by_hour.items():
             if hour in ended:
-                ended[hour] += count
-                failed[hour] += count if event == "FAILED" else 0
+                ended[hour] += counts.total
+                failed[hour] += counts.failed
     if not any(ended.values()):
         return None
     values = [Value(f"{hour[-2:]}:00", ended[hour], failed[hour]) for hour in hours]

@@ -98,6 +98,8 @@ class OperationDoc:
     answers: Mapping[int, Answers] = field(default_factory=dict)
     """By status: a model, several models (for a person, for an agent), or the media type if it is not JSON."""
     is_public: bool = False
+    only_people: bool = False
+    """No agent is let through, whatever its token has."""
 
 
 _OPERATION_DOCS: Final[dict[str, OperationDoc]] = {}
@@ -111,9 +113,13 @@ def operation(
     body: type[Contract] | None = None,
     answers: Mapping[int, Answers],
     public: bool = False,
+    only_people: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments to add a route. The caller needs `right`, or any valid credential if it is None."""
-    _OPERATION_DOCS[name] = OperationDoc(right, body, answers, public)
+    """Return the arguments to add a route. The caller needs `right`, or any valid credential if it is None.
+
+    `only_people`: the services refuse agents, although tokens can give the right for other requests.
+    """
+    _OPERATION_DOCS[name] = OperationDoc(right, body, answers, public, only_people)
     return {"operation_id": name, "summary": summary, "response_class": Response, "response_model": None}
 
 
@@ -188,8 +194,9 @@ def _complete_operation(
         operation_tree["x-remit-right"] = {
             "right": doc.right.value,
             "roles": sorted(rule.roles),
-            "capability": rule.capability,
-            "any_agent": rule.any_token,
+            "capability": None if doc.only_people else rule.capability,
+            "any_agent": rule.any_token and not doc.only_people,
+            **({"also": rule.also} if rule.also is not None else {}),
         }
 
 

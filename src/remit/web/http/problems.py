@@ -52,6 +52,7 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.AUTHENTICATION_REQUIRED: Statuses(401),
     # The caller has no permission for that.
     Reason.SIGNATURE_INVALID: Statuses(403),
+    Reason.ID_TOKEN_INVALID: Statuses(403),
     Reason.KEY_UNKNOWN: Statuses(403),
     Reason.KEY_RETIRED: Statuses(403),
     Reason.BINDING_MISMATCH: Statuses(403),
@@ -125,6 +126,7 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.STATE_UNSAFE: Statuses(503, 503),
     Reason.STORE_UNAVAILABLE: Statuses(503, 503),
     Reason.STORE_OUTDATED: Statuses(503, 503),
+    Reason.IDENTITY_PROVIDER_UNAVAILABLE: Statuses(503, 503),
     Reason.DISK_FULL: Statuses(503, 503),
     Reason.SANDBOX_UNAVAILABLE: Statuses(503, 503),
     Reason.INTERNAL: Statuses(500),

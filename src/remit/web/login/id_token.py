@@ -169,8 +169,12 @@ def _is_strong(key: Any) -> bool:
 
 
 def _refuse(why: str) -> NoReturn:
-    raise RefusedError(
-        Reason.AUTHORITY_MALFORMED,
+    raise id_token_error(why)
+
+
+def id_token_error(why: str) -> RefusedError:
+    return RefusedError(
+        Reason.ID_TOKEN_INVALID,
         f"the identity provider's answer is not valid: {why}",
         where="ID token",
         next_step="Log in again. If this continues, check `web.oidc` in remit.yaml and the provider's settings.",

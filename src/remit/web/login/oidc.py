@@ -25,7 +25,7 @@ from remit.crypto.key_files import read_private
 from remit.identity.models import Role
 from remit.identity.person import Person
 from remit.identity.secrets import secret_digest
-from remit.web.login.id_token import Key, decide_role, read_keys, token_header, verify_id_token
+from remit.web.login.id_token import Key, decide_role, id_token_error, read_keys, token_header, verify_id_token
 from remit.web.login.oidc_http import request_json, require_safe_url
 
 LOGIN_SECONDS: Final = 600.0
@@ -201,7 +201,7 @@ class Provider:
             self._keys = time.monotonic(), read_keys(request_json(self._discover().keys))
             key = self._find_key(algorithm, kid)
         if key is None:
-            raise _refusal("its ID token is signed with a key that the provider does not publish")
+            raise id_token_error("its ID token is signed with a key that the provider does not publish")
         return key
 
     def _find_key(self, algorithm: str, kid: str | None) -> Key | None:

@@ -71,7 +71,7 @@ def request_json(url: str, form: dict[str, str] | None = None, headers: dict[str
 
 def _failed(url: str, why: str) -> EnvironmentFailureError:
     return EnvironmentFailureError(
-        Reason.STORE_UNAVAILABLE,
+        Reason.IDENTITY_PROVIDER_UNAVAILABLE,
         f"the identity provider gave no usable answer: {why}",
         where=url.partition("?")[0],
         next_step="Try again. Meanwhile, people can log in with a link: remit people invite NAME --role ROLE",
