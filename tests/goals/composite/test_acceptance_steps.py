@@ -20,10 +20,11 @@ from remit.goals.actions import runner
 from remit.goals.composite import driver, layout, progress
 from remit.goals.composite.driver import StepsDriver
 from remit.goals.composite.layout import rollback_id_of
+from remit.goals.composite.started_goals import StartedGoals
 from remit.goals.dispatch import attempt_key
 from remit.goals.gates import Evidence, GateVerdict
 from remit.goals.history import History, load_decision, read_history
-from remit.goals.service import GoalService, Reply
+from remit.goals.service import Reply
 from remit.goals.simulation_executor import SimulationExecutor
 from remit.identity.person import Person
 from remit.ledger.documents import load_document
@@ -297,7 +298,7 @@ def test_at_agent_17_twin_a_goal_that_nobody_continues_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(GoalService, "_continue_goals", lambda _: [])
+        patched.setattr(StartedGoals, "continue_interrupted", lambda _: [])
         is_caught(check_17, desk)
     real = StepsDriver.read
     memory: dict[str, Any] = {}
