@@ -159,7 +159,8 @@ def test_another_person_approves_and_the_agent_continues(services: Services, off
     assert (stands.state, stands.waiting_for) == ("waiting", "approval")
     assert stands.waiting is not None
     assert stands.waiting.kind == "goal"
-    [line] = [each for each in services.inbox.list_open(person("viewer")) if each.kind == "goal"]
+    waiting = [each for each in services.inbox.list_open(person("viewer")) if each.kind == "goal"]
+    [line] = [each for each in waiting if each.id == asked.correlation_id]
     assert (line.id, line.asked_by, line.tenant) == (asked.correlation_id, "leo", "acme")
     assert "leo-asks-first" in line.authority
     shown = services.inbox.show(person("viewer"), "goal", line.id, tenant="acme")

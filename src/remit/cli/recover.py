@@ -15,6 +15,7 @@ from remit.contracts.browser.browser import ActionResult
 from remit.contracts.browser.errors import KernelError
 from remit.contracts.calls.call import CallResult
 from remit.contracts.goals.dispatch import SimulationOutcome
+from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plans.report import ExecutionReport
 from remit.contracts.tasks.result import ExecutionResult
@@ -32,6 +33,7 @@ _ID_FIELDS: Final = {
     "browser_request": "request_id",
     "call": "call_id",
     "simulation": "idempotency_key",
+    "goal": "correlation_id",
 }
 
 
@@ -62,6 +64,7 @@ def recover(
     """Finish or undo what a crash interrupted, and record the outcome.
 
     It recovers tasks, plans, rollbacks, browser actions, calls and goals. The work of running processes is not touched.
+    A goal with several steps is continued until it ends or waits for a person. One that waits already is not listed.
 
     The exit code is 0 if nothing is left unfinished, and 1 if something could not be recovered. Then the table says
     what to do.
@@ -71,13 +74,13 @@ def recover(
         _require_unfinished(kinds, (*presumed_dead, *abandoned))
         reports = workspace.recover(presumed_dead=presumed_dead, abandoned=abandoned)
     if as_json:
-        show_json([_as_document(report, kinds.get(report.key, "")) for report in reports])
+        show_json([_as_document(report, report.kind or kinds.get(report.key, "")) for report in reports])
     elif not reports:
         click.echo("Nothing was left unfinished.")
     else:
         rows = [
             (
-                kinds.get(each.key, ""),
+                each.kind or kinds.get(each.key, ""),
                 each.key,
                 each.began_at[:19].replace("T", " "),
                 describe_recovery(each),
@@ -112,6 +115,8 @@ def describe_recovery(report: Recovered[Any]) -> str:
         return "unsettled"
     if report.unknown:
         return "abandoned"
+    if isinstance(report.outcome, AgentExecutionOutcome):
+        return "continued" if report.took_effect else "waiting"
     if isinstance(report.outcome, RequestOutcome):
         return "unknown"
     if isinstance(report.outcome, ActionResult):
@@ -122,6 +127,8 @@ def describe_recovery(report: Recovered[Any]) -> str:
 
 
 def describe_outcome(report: Recovered[Any]) -> str:
+    if isinstance(report.outcome, AgentExecutionOutcome):
+        return f"{report.outcome.reason_code}: {report.outcome.user_visible_text}"
     return str(report.problem) if report.problem is not None else _describe_result(report.outcome)
 
 

@@ -44,6 +44,8 @@ class Recovered(Generic[Outcome]):
     problem: RemitError | None = None
     unknown: bool = False
     """A person closed it without recovery, so it is not known whether it took effect."""
+    kind: str = ""
+    """What `key` names, if it is not the key of a claim."""
 
 
 def recover(

@@ -21,7 +21,7 @@ from remit.core.canonical import digest
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, is_within, parse_time, render_time
 from remit.crypto.signing import Keyring
-from remit.goals.composite.driver import StepsDriver
+from remit.goals.composite.driver import Situation, StepsDriver
 from remit.goals.composite.layout import WHOLE
 from remit.goals.composite.step_case import StepCase
 from remit.goals.confirmation.parser import load_lexicon
@@ -288,6 +288,17 @@ class AgentCore:
             return StepsDriver(self, goal, packet, (), hook).undo()
         except RefusedError as problem:
             return self._refused(goal, problem)
+
+    def read_situation(self, goal: AgentGoalRequest) -> Situation | None:
+        """Return the state of a goal with several steps, from the ledger. None for any other goal, and before it began.
+
+        It decides nothing and runs nothing.
+        """
+        packet = goal.sim_finder_packet
+        if not isinstance(packet, SimulationMatchPacket) or not packet.steps:
+            return None
+        found = StepsDriver(self, goal, packet, (), no_op_hook).read()
+        return found if found is not None and found.history.last is not None else None
 
     def read_outcome(self, goal: AgentGoalRequest) -> AgentExecutionOutcome:
         """Return the outcome of a stored goal as it stands, without any decision or dispatch."""

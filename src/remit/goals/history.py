@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from remit.core.errors import EnvironmentFailureError, Reason
 from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
-from remit.goals.composite.layout import WHOLE
+from remit.goals.composite.layout import WHOLE, is_undo, rolled_back_id
 from remit.goals.decisions import DecisionRecord
 from remit.goals.gates import ApprovalWindow
 from remit.ledger.documents import DocumentStore, tree_of
@@ -19,6 +19,8 @@ from remit.store.connection import Connection
 
 APPROVAL: Final = "agent.approval"
 """The kind of the entry with which a person approves or denies a goal of another user."""
+WAITING: Final = frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"})
+"""Events of a step that waits for a person."""
 _NO_ANSWER: Final = (None, None, "", "")
 _DECISIONS: Final[TTLCache[str, DecisionRecord]] = TTLCache(256, 600)
 
@@ -43,6 +45,33 @@ class History:
     @property
     def event(self) -> str:
         return self.steps[-1].row.event if self.steps else ""
+
+    @property
+    def whole(self) -> Recorded | None:
+        """The last event of the whole goal. None for a goal with a single step."""
+        return next((one for one in reversed(self.steps) if one.row.step_id == WHOLE), None)
+
+    @property
+    def state(self) -> str:
+        """The last event of the goal. With several steps, that of the whole goal, or the one that waits for a person.
+
+        The last event of a step says nothing about a goal with several: it is STARTED until the whole goal has ended.
+        """
+        whole = self.whole
+        if whole is None or self.event in WAITING:
+            return self.event
+        is_undone = any(one.row.event == "UNDO_ALLOWED" and one.seq > whole.seq for one in self.steps)
+        return "STARTED" if is_undone else whole.row.event
+
+    @property
+    def can_undo_steps(self) -> bool:
+        """Whether a goal with several steps has ended, and steps of it can be rolled back."""
+        if self.state not in {"COMPLETED", "ABORTED_PARTIAL"}:
+            return False
+        newest = {one.row.step_id: one.row.event for one in self.steps if one.row.step_id != WHOLE}
+        own = {name for name in newest if not is_undo(name) and rolled_back_id(name) is None}
+        has_failed = any(newest[name] in {"FAILED", "REFUSED"} for name in newest if rolled_back_id(name) is not None)
+        return not has_failed and any(newest[name] == "SUCCEEDED" for name in own)
 
     @property
     def attempts(self) -> int:
@@ -83,17 +112,23 @@ class History:
 def read_history(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> History:
-    """Read the history. Only its last event is compared with its signed entry. Replay checks the rest."""
+    """Read the history. Only its last event is compared with its signed entry, and that of the whole goal.
+
+    Replay checks the rest.
+    """
     steps = tuple(step_events(connection, tenant_id, correlation_id))
     if not steps:
         return History()
     require_recorded(connection, keyring, tenant_id, steps[-1])
+    whole = History(steps).whole
+    if whole is not None and whole is not steps[-1]:
+        require_recorded(connection, keyring, tenant_id, whole)
     events = {one.row.event for one in steps}
     is_requested = "APPROVAL_REQUESTED" in events  # without a request there is no answer to read
     if not is_requested:
         return History(steps)
     asked = next(one for one in reversed(steps) if one.row.event == "APPROVAL_REQUESTED")
-    return History(steps, *_approval(connection, keyring, tenant_id, asked))
+    return History(steps, *read_approval(connection, keyring, tenant_id, asked))
 
 
 def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionRecord:
@@ -120,7 +155,7 @@ def require_recorded(
         )
 
 
-def _approval(
+def read_approval(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, asked: Recorded
 ) -> tuple[Literal["APPROVED", "DENIED"] | None, str | None, str, str]:
     """Return the first answer to a request: the answer, its time, the approver and the reason.

@@ -8,7 +8,7 @@ from remit.contracts.goals.packets import FINDER_PACKET
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.crypto.signing import Keyring
 from remit.goals.composite.layout import WHOLE, Outputs, rolled_back_id
-from remit.goals.composite.replay_moves import find_move_problems
+from remit.goals.composite.replay_moves import find_move_problems, step_names
 from remit.goals.decisions import DecisionRecord
 from remit.goals.gates import ApprovalWindow, ConfirmationReply, Evidence, GateVerdict, decide
 from remit.goals.history import History, load_decision, read_history, require_recorded
@@ -36,6 +36,10 @@ class ReplayedDecision:
     """The difference, in words. Empty if the replay agrees."""
     because: str = ""
     """The stored reason of the decision, in words."""
+    step_id: str | None = None
+    """The step of a goal with several steps, or `goal` for the begin and the end of the whole. None for a single."""
+    step: str | None = None
+    """The name of this step."""
 
 
 def load_evidence(documents: DocumentStore, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
@@ -102,10 +106,12 @@ def replay_goal(
     """Replay every decision about a goal, in order. A decision that cannot be replayed is reported with the reason."""
     history: History = read_history(connection, keyring, tenant_id, correlation_id)
     problems: Mapping[int, str] = {}
+    names: Mapping[str, str] = {}
     if history.has_several_steps and history.decision_ref is not None:
         documents = DocumentStore(connection, tenant_id)
         record = load_decision(connection, tenant_id, history.decision_ref)
         problems = find_move_problems(documents, past, record, history.steps)
+        names = step_names(documents, past, record)
     for recorded in history.steps:
         if recorded.row.dispatch_decision_hash is not None:
             replayed = _replayed(connection, keyring, past, tenant_id, recorded)
@@ -114,7 +120,8 @@ def replay_goal(
         else:
             continue
         why = replayed.why or problems.get(recorded.seq, "")
-        yield replace(replayed, agrees=not why, why=why)
+        step_id = recorded.row.step_id if history.has_several_steps else None
+        yield replace(replayed, agrees=not why, why=why, step_id=step_id, step=names.get(step_id or ""))
 
 
 def _replayed(

@@ -7,18 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from remit.contracts.goals.dispatch import SimulationOutcome
 from remit.contracts.goals.goal import DEFAULT_LANGUAGE, AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
 from remit.core.concurrency import ConcurrencyLimiter, released
-from remit.core.errors import Reason, RefusedError, RemitError
+from remit.core.errors import Reason, RefusedError
 from remit.core.ids import Clock, render_time, uuid7
 from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
 from remit.execution.recovery import Recovered
 from remit.fs.state_dir import StateDirectory
 from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.composite.driver import Situation
 from remit.goals.composite.layout import WHOLE
+from remit.goals.composite.started_goals import StartedGoals
 from remit.goals.core import AgentCore
 from remit.goals.decisions import stored_attempts
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
@@ -37,10 +38,8 @@ from remit.ledger.documents import DocumentStore, StoredDocument, load_document
 from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import (
     IntakeItem,
-    StartedGoal,
     entries_of_kind,
     read_intake,
-    started_goals,
     step_events,
     waiting_decision,
 )
@@ -83,6 +82,7 @@ class GoalService:
         operation = SimulationOperation(ledger, keyring, rules, self._past, runner, clock)
         self.executor = SimulationExecutor(operation, state.hosts)
         self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.is_tenant)
+        self._started = StartedGoals(self.core, rules, self.stored_goal, limiter)
         self._recovering = threading.Lock()
         self._recovered = False
 
@@ -170,6 +170,10 @@ class GoalService:
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
         return Reply(goal, self.core.read_outcome(goal))
 
+    def read_situation(self, goal: AgentGoalRequest) -> Situation | None:
+        """Return the state of a stored goal with several steps. None for any other goal."""
+        return self.core.read_situation(goal)
+
     def rollback(
         self,
         original: str,
@@ -237,6 +241,7 @@ class GoalService:
         approved: bool,
         reason: str = "",
         as_user: str | None = None,
+        step: str | None = None,
     ) -> None:
         """Record another person's decision about a goal that waits for an approval. Only the first decision is valid.
 
@@ -247,6 +252,7 @@ class GoalService:
             approved: True to approve, False to deny.
             reason: The person's reason, for the ledger. It is masked.
             as_user: The user of this tenant that the person is, if known. A user cannot approve their own goals.
+            step: The step that the person decides about, if the goal has several steps.
 
         Raises:
             RefusedError: The goal does not wait for an approval, the request has expired, the person is the user of
@@ -264,6 +270,8 @@ class GoalService:
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
             if history.last is None or history.event != "APPROVAL_REQUESTED":
                 raise _not_waiting_error(correlation_id, f"its state is {history.event or 'unknown'}")
+            if step is not None and history.last.row.step_id != step:
+                raise _not_waiting_error(correlation_id, f"another step of it waits now, {history.last.row.step_id}")
             window = history.approval_window(render_time(batch.time_in(tenant)))
             if window is not None and window.is_over:
                 raise RefusedError(
@@ -323,44 +331,16 @@ class GoalService:
         key, attempt = tree["idempotency_key"], stored_attempts(tree, packet)
         return _goal(request, packet, tree["normalized_intent"], key, answer=answer, attempt=attempt, step=step)
 
-    def recover(
-        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
-    ) -> list[Recovered[SimulationOutcome]]:
+    def recover(self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()) -> list[Recovered[Any]]:
         found = self.executor.recover(presumed_dead=presumed_dead, abandoned=abandoned)
-        return [*found, *self._continue_goals()]
+        return [*found, *self._started.continue_interrupted()]
 
-    def _continue_goals(self) -> list[Recovered[SimulationOutcome]]:
-        """Continue the goals with several steps whose process has ended between two steps.
+    def continue_overdue(self) -> list[Recovered[Any]]:
+        """Continue the goals with several steps that no process works on, for example as no person answered in time.
 
-        A goal that waits for a person keeps waiting, unless the time of its question is over.
+        A server calls this now and then. It touches no goal whose last event is recent.
         """
-        with self._ledger().store.reading() as connection:
-            started = [each for each in started_goals(connection) if self.rules.is_tenant(each.tenant_id)]
-        return [report for each in started if (report := self._continue(each)) is not None]
-
-    def _continue(self, started: StartedGoal) -> Recovered[SimulationOutcome] | None:
-        """Continue one goal. None if there was nothing to do."""
-        tenant, correlation = started.tenant_id, started.correlation_id
-        before = self._newest_seq(tenant, correlation)
-        try:
-            with self._ledger().store.reading_pooled() as connection:
-                ref = read_history(connection, self._keyring, tenant, correlation).decision_ref
-                user = load_decision(connection, tenant, ref or "").user_id
-            goal = self.stored_goal(correlation, user=user, tenant=tenant)
-            with self._limiter.acquired():
-                outcome = self.core.resume_goal(goal)
-        except RemitError as problem:
-            return Recovered(correlation, started.began_at, problem=problem)
-        if self._newest_seq(tenant, correlation) == before:
-            return None
-        simulated = outcome.simulation_outcome or SimulationOutcome(
-            payload={}, reason_code=outcome.reason_code, audit_refs=(), proof_refs=()
-        )
-        return Recovered(correlation, started.began_at, simulated, took_effect=True)
-
-    def _newest_seq(self, tenant: str, correlation: str) -> int:
-        with self._ledger().store.reading_pooled() as connection:
-            return max((each.seq for each in step_events(connection, tenant, correlation)), default=0)
+        return self._started.continue_overdue()
 
     def _find_packet(self, request: Utterance, catalogue: Catalogue) -> tuple[Packet, tuple[StoredDocument, ...]]:
         """Find the packet, and the documents to store with it. Only the embedded Finder returns a proof."""

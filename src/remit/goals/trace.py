@@ -10,14 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from remit.contracts.goals.packets import FINDER_PACKET, SimulationMatchPacket
 from remit.contracts.goals.simulation import UNDOES
 from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.crypto.signing import Keyring
+from remit.goals.composite.layout import PlannedStep, planned_steps
+from remit.goals.composite.trace_groups import Placed, group_by_step
 from remit.goals.decisions import stored_attempts
-from remit.goals.history import load_decision
+from remit.goals.history import History, load_decision
 from remit.goals.history_nodes import HistoryNode, as_tree, entry_node, find_coverage_problem
-from remit.ledger.documents import load_document
+from remit.goals.rules import PastRules
+from remit.ledger.documents import DocumentStore, load_document
 from remit.ledger.entry import Entry
 from remit.ledger.goal_queries import AnswerRow, Recorded, answer_rows, entries_of, step_events
 from remit.ledger.goal_tables import row_values
@@ -32,7 +36,9 @@ STEP_KINDS: Final = {
     "APPROVAL_REQUESTED": "approval_requested",
     "ACCESS_ALLOWED": "decision",
     "DISPATCHED": "dispatch",
+    "RETRIED": "dispatch",
     "ROLLED_BACK": "rollback",
+    "STARTED": "begin",
 }
 """The node kinds by event. Every other event of a step is its outcome."""
 _ID_OF: Final = {"agent.confirmation": "confirmation_id", "agent.access": "decision_id"}
@@ -63,7 +69,10 @@ def trace_goal(
         return None
     answers = answer_rows(connection, tenant_id, correlation_id)
     tracer = _Tracer(connection, keyring, tenant_id, correlation_id, {step.seq: step for step in steps}, answers)
-    children = tuple(tracer.nodes(entries))
+    placed = list(tracer.nodes(entries))
+    children = tuple(node for _, node in placed)
+    if History(tuple(steps)).whole is not None:
+        children = group_by_step(placed, tracer.planned(steps), steps)
     if more:
         children += (HistoryNode("more", {"entries": more}),)
     return replace(tracer.root(steps), children=(*tracer.packet(steps), *children))
@@ -84,7 +93,8 @@ class _Tracer:
         if not steps:
             return HistoryNode("correlation", {"correlation_id": self.correlation_id}, tenant_id=self.tenant_id)
         last = steps[-1]
-        facts: dict[str, Any] = {"correlation_id": self.correlation_id, "stands": last.row.event}
+        stands = History(tuple(steps)).state
+        facts: dict[str, Any] = {"correlation_id": self.correlation_id, "stands": stands}
         facts |= {"step_id": last.row.step_id, "plan_id": last.row.plan_id}
         ref, problem, goal = None, "", {}
         try:
@@ -103,29 +113,74 @@ class _Tracer:
         if ref is None:
             return
         packet, problem = self._document(ref)
-        names = ("packet_type", "finder_version", "candidates", "fields", "question", "field", "attempt", "intent")
+        names = (
+            "packet_type",
+            "finder_version",
+            "candidates",
+            "fields",
+            "steps",
+            "question",
+            "field",
+            "attempt",
+            "intent",
+        )
         found = {name: packet[name] for name in (*names, "reason_code", "proof_ref", "packet_id") if name in packet}
         masked: Any = mask_json(found)
         if isinstance(found.get("fields"), dict) and UNDOES in found["fields"]:
             masked["takes_back"] = found["fields"][UNDOES]
         yield HistoryNode("packet", masked, ref=ref, problem=problem)
 
-    def nodes(self, entries: list[Entry]) -> Iterator[HistoryNode]:
-        """Yield the nodes in the order of the chain. The entries of the bound action are children of the dispatch."""
-        below = [entry for entry in entries if entry.kind.startswith("simulation.")]
-        has_dispatch = any(as_tree(e).get("event") == "DISPATCHED" for e in entries if e.kind == "agent.step")
+    def planned(self, steps: list[Recorded]) -> tuple[PlannedStep, ...]:
+        """Return the steps of the goal in their order. Empty if its packet or its catalogue is lost."""
+        documents = DocumentStore(self.connection, self.tenant_id)
+        try:
+            packet = FINDER_PACKET.from_tree(documents.tree(steps[0].row.finder_packet_ref or ""), source="a packet")
+            if not isinstance(packet, SimulationMatchPacket):
+                return ()
+            catalogue = PastRules().catalogue(documents, packet.catalog_snapshot_ref)
+        except RemitError:  # the node of the packet says so
+            return ()
+        whole = catalogue.find(packet.candidates[0].simulation_id)
+        return planned_steps(whole, catalogue) if whole is not None else ()
+
+    def nodes(self, entries: list[Entry]) -> Iterator[Placed]:
+        """Yield the nodes in the order of the chain, each with its step.
+
+        The entries of the bound action are children of the dispatch that they belong to, which is known by its key.
+        """
+        payloads = {entry.seq: as_tree(entry) for entry in entries}
+        dispatches = [
+            key
+            for entry in entries
+            if entry.kind == "agent.step"
+            and (key := _dispatch_key(payloads[entry.seq]))
+            and payloads[entry.seq].get("event") in {"DISPATCHED", "RETRIED"}
+        ]
+        below = [
+            entry
+            for entry in entries
+            if entry.kind.startswith("simulation.") and payloads[entry.seq].get("key") in dispatches
+        ]
+        step_of: dict[str, str] = {}
         for entry in entries:
+            payload, step_id = payloads[entry.seq], None
+            if entry.kind == "agent.step" or entry.kind in _ID_OF:
+                step_id = str(payload.get("step_id"))
+                for name in ("dispatch_decision_hash", "idempotency_key"):
+                    step_of.setdefault(str(payload.get(name)), step_id)
             if entry.kind == "agent.step":
-                yield self._step_node(entry, below)
+                yield step_id, self._step_node(entry, below)
             elif entry.kind in _ID_OF:
-                yield self._verdict_node(entry)
+                yield step_id, self._verdict_node(entry)
             elif entry.kind == "agent.approval":
-                payload = as_tree(entry)
                 facts = {"approved": payload.get("approved"), "by": entry.actor, "reason": payload.get("reason")}
-                yield self._with_position(HistoryNode("approval", facts, ref=payload.get("decision")), entry)
-            elif entry not in below or not has_dispatch:
-                yield entry_node(self.connection, self.keyring, entry)
-        yield from self._orphan_rows()
+                node = HistoryNode("approval", facts, ref=payload.get("decision"))
+                yield step_of.get(str(payload.get("decision"))), self._with_position(node, entry)
+            elif entry not in below:
+                key = str(payload.get("key"))
+                yield step_of.get(key.partition(".")[0]), entry_node(self.connection, self.keyring, entry)
+        for node in self._orphan_rows():
+            yield None, node
 
     def _orphan_rows(self) -> Iterator[HistoryNode]:
         """Yield the rows that have no ledger entry."""
@@ -152,7 +207,7 @@ class _Tracer:
             facts |= {name: plan[name] for name in ("risk_level", "required_confirmations") if name in plan}
             ref = self._plan_ref()
         elif kind == "dispatch":
-            children = tuple(self._dispatch_children(str(payload.get("idempotency_key")), below))
+            children = tuple(self._dispatch_children(_dispatch_key(payload), below))
         elif kind == "rollback":
             facts["by"] = self._goal_of(str(payload.get("simulation_entry_ref")))
         node = HistoryNode(kind, facts, ref=ref, problem="; ".join(filter(None, problems)), children=children)
@@ -160,7 +215,8 @@ class _Tracer:
 
     def _dispatch_children(self, key: str, below: list[Entry]) -> Iterator[HistoryNode]:
         for entry in below:
-            yield entry_node(self.connection, self.keyring, entry)
+            if as_tree(entry).get("key") == key:
+                yield entry_node(self.connection, self.keyring, entry)
         yield from read_actions(self.connection, self.keyring, self.tenant_id, key, DEFAULT_TENANT)
 
     def _verdict_node(self, entry: Entry) -> HistoryNode:
@@ -219,6 +275,12 @@ class _Tracer:
     def _goal_of(self, ref: str) -> str | None:
         claim = read_claim(self.connection, ClaimKey(self.tenant_id, "simulation", ref.partition("/")[2]))
         return claim.correlation_id if claim is not None else None
+
+
+def _dispatch_key(payload: Mapping[str, Any]) -> str:
+    """Return the key of the claim of a dispatch: that of its attempt."""
+    ref = payload.get("simulation_entry_ref")
+    return str(ref).partition("/")[2] if ref else str(payload.get("idempotency_key"))
 
 
 def _without_nulls(payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -296,7 +358,7 @@ def _belongs(entry: Entry, scope: str, name: str) -> bool:
         case "rollback":
             return entry.kind.startswith("rollback.") and as_tree(entry).get("key") == name
         case _:
-            return True
+            return bool(as_tree(entry).get("key", name) == name)  # another step may have an action of the same kind
 
 
 def _tree(text: str) -> dict[str, Any]:

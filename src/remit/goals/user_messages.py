@@ -128,6 +128,11 @@ def _step_names(whole: CatalogueEntry) -> list[str]:
     return [each.id for each in ordered_steps(binding)] if isinstance(binding, CompositeBinding) else []
 
 
+def running_text(done: int, count: int) -> UserText:
+    """Return the text about a goal with several steps that is under way. It is for programs, so it is in English."""
+    return UserText(f"{done} of {count} steps are done. The goal has not ended.", "en")
+
+
 def _render_value(value: Any, most: int, language: str) -> str:
     if isinstance(value, dict):
         ordered = sorted(value.items(), reverse=True)

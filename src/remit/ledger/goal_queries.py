@@ -34,12 +34,13 @@ _ANSWER_COUNT: Final = """SELECT count(*) FROM agent_execution_confirmation_ledg
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' AND step_id = ?"""
 _OF_KIND: Final = """SELECT seq, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT ?"""
+# Goals that have not ended, and ended ones whose rollback was asked for after the end. (`.` comes after `-`.)
 _STARTED: Final = """SELECT tenant_id, correlation_id, updated_at FROM agent_execution_current
   WHERE step_id = 'goal' AND event = 'STARTED'
-  UNION ALL SELECT undo.tenant_id, undo.correlation_id, undo.updated_at FROM agent_execution_current AS undo
-  JOIN agent_execution_current AS goal ON goal.tenant_id = undo.tenant_id AND goal.plan_id = undo.plan_id
-  AND goal.step_id = 'goal' AND goal.entry_seq < undo.entry_seq
-  WHERE undo.event = 'UNDO_ALLOWED' ORDER BY 1, 3"""
+  UNION ALL SELECT u.tenant_id, u.correlation_id, u.updated_at FROM agent_execution_current u
+    JOIN agent_execution_current g ON g.tenant_id = u.tenant_id AND g.plan_id = u.plan_id AND g.step_id = 'goal'
+    WHERE u.step_id > 'goal-' AND u.step_id < 'goal.' AND u.event <> 'REFUSED' AND u.entry_seq > g.entry_seq
+  ORDER BY 1, 3"""
 _POSITION: Final = """SELECT event, entry_seq FROM agent_execution_current
   WHERE tenant_id = ? AND plan_id = ? AND step_id = ?"""
 
@@ -100,9 +101,9 @@ def entries_of_kind(
 
 
 def started_goals(connection: Connection) -> list[StartedGoal]:
-    """Return the goals with several steps that have not ended, or whose rollback was allowed and has not ended.
+    """Return the goals with several steps that have not ended or are rolled back, by the projection.
 
-    This is the state of the projection. Check the history of each.
+    Check the history of each.
     """
     return [StartedGoal(*row) for row in connection.rows(_STARTED)]
 
@@ -138,8 +139,16 @@ _WAITING: Final = """SELECT l.correlation_id, e.actor FROM agent_execution_ledge
       AND c.event = l.event
     LEFT JOIN ledger_entries e ON e.tenant_id = l.tenant_id AND e.correlation_id = l.correlation_id AND e.kind = ?
   WHERE l.tenant_id = ? AND l.entry_seq >= ? AND l.event = ? ORDER BY l.entry_seq DESC LIMIT ?"""
-_NEWEST: Final = """SELECT correlation_id, event, updated_at FROM agent_execution_current
-  WHERE tenant_id = ? ORDER BY updated_at DESC, entry_seq DESC LIMIT ?"""
+# A goal has one row, or one for each step and one for the whole goal. A step that waits says what the goal waits for.
+_NEWEST: Final = """SELECT correlation_id, CASE WHEN whole IS NULL THEN only_event WHEN waits IS NOT NULL THEN waits
+    WHEN undone > ended THEN 'STARTED' ELSE whole END, changed_at
+  FROM (SELECT max(correlation_id) AS correlation_id, max(event) AS only_event, max(updated_at) AS changed_at,
+      max(entry_seq) AS newest, max(CASE WHEN step_id = 'goal' THEN event END) AS whole,
+      max(CASE WHEN step_id = 'goal' THEN entry_seq END) AS ended,
+      max(CASE WHEN event = 'UNDO_ALLOWED' THEN entry_seq END) AS undone,
+      max(CASE WHEN event IN ('CONFIRMATION_REQUESTED', 'APPROVAL_REQUESTED') THEN event END) AS waits
+    FROM agent_execution_current WHERE tenant_id = ? GROUP BY plan_id) AS goals
+  ORDER BY changed_at DESC, newest DESC LIMIT ?"""
 _GOALS: Final = """SELECT correlation_id FROM agent_execution_ledger WHERE tenant_id = ?
   GROUP BY correlation_id ORDER BY min(entry_seq)"""
 _ENTRIES: Final = f"""SELECT {COLUMNS} FROM ledger_entries
@@ -173,7 +182,7 @@ def goals_of(connection: Connection, tenant_id: str) -> Iterator[str]:
 
 
 def newest_goals(connection: Connection, tenant_id: str, most: int) -> list[tuple[str, str, str]]:
-    """Return correlation, state and time of the newest goals, the last changed first."""
+    """Return correlation, state and time of the newest goals, the last changed first. One line for each goal."""
     return [(row[0], row[1], row[2]) for row in connection.rows(_NEWEST, (tenant_id, most))]
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from remit.approvals.errors import REVOKED
 from remit.contracts.plans.agent_views import AgentUndoAnswer
 from remit.contracts.services.common import BrowseAnswer, GoalAnswer, TaskAnswer, Waiting
+from remit.contracts.services.goal_steps import GoalSteps
 from remit.contracts.services.plans import ProposalView, UndoAnswer
 
 ENDED_STATES: Final = frozenset(
@@ -92,7 +93,14 @@ def summarise_browse(answer: BrowseAnswer) -> str:
 
 def summarise_goal(answer: GoalAnswer) -> str:
     where = f" {summarise_waiting(answer.waiting)}" if answer.waiting is not None else ""
-    return f"{answer.state}: {answer.text}{where} (goal {answer.correlation_id})"
+    steps = f" {_summarise_steps(answer.steps)}" if answer.steps is not None else ""
+    return f"{answer.state}: {answer.text}{steps}{where} (goal {answer.correlation_id})"
+
+
+def _summarise_steps(steps: GoalSteps) -> str:
+    states = ", ".join(f"{each.name}: {each.state}" for each in steps.steps)
+    remaining = f" The effects of these steps remain: {', '.join(steps.remaining)}." if steps.remaining else ""
+    return f"Steps: {states}.{remaining if steps.outcome == 'ABORTED_PARTIAL' else ''}"
 
 
 def summarise_waiting(waiting: Waiting) -> str:

@@ -63,6 +63,15 @@ class Services:
         except RemitError as problem:  # the counts stay in their table
             _LOG.warning("counted refusals are not stated yet", extra={"why": str(problem)})
 
+    def continue_overdue_goals(self) -> None:
+        """Continue the goals with several steps that no person answered in time. A server calls this now and then."""
+        try:
+            for report in self.workspace.goals.continue_overdue():
+                if report.problem is not None:
+                    _LOG.warning("a goal is not continued yet", extra={"why": str(report.problem)})
+        except RemitError as problem:  # such as a database that is unavailable for a while
+            _LOG.warning("overdue goals are not continued yet", extra={"why": str(problem)})
+
     def release_waiters(self) -> None:
         """Answer all waiting callers with the current state, because this process is about to end."""
         self.jobs.release_waiters()

@@ -54,14 +54,22 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     office.close()
 
 
+@pytest.fixture
+def office_parts() -> dict[str, Any]:
+    """What a module's office has instead of the usual catalogue and policies."""
+    return {}
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def shell_on_each_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shell]:
+def shell_on_each_store(
+    request: pytest.FixtureRequest, tmp_path: Path, office_parts: dict[str, Any]
+) -> Iterator[Shell]:
     if request.param == "sqlite":
-        office = Office(tmp_path)
+        office = Office(tmp_path, **office_parts)
         yield Shell(office)
         office.close()
         return
     with fresh_database(request.getfixturevalue("postgres_admin_url")) as url:
-        office = Office(tmp_path, url=url)
+        office = Office(tmp_path, url=url, **office_parts)
         yield Shell(office)
         office.close()

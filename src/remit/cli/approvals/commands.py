@@ -225,8 +225,8 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
             decided = approve_request(workspace, approval_id, digest, who, reason, as_json=as_json)
             _print_decided_request(decided, as_json=as_json)
         else:
-            require_shown(workspace, tenant, approval_id, digest, directory, as_json=as_json)
-            _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=True, as_json=as_json)
+            shown = require_shown(workspace, tenant, approval_id, digest, directory, as_json=as_json)
+            _decide_goal(workspace, shown, who, reason, directory, approved=True, as_json=as_json)
 
 
 @approvals.command()
@@ -256,7 +256,8 @@ def deny(
             decided = workspace.approvals.decide(approval_id, approved=False, who=who, reason=reason)
             _print_decided_request(decided, as_json=as_json)
         else:
-            _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=False, as_json=as_json)
+            waiting = require_waiting(workspace, tenant, approval_id)
+            _decide_goal(workspace, waiting, who, reason, directory, approved=False, as_json=as_json)
 
 
 def _list_other_prompts(workspace: Workspace, who: Person, directory: Path) -> Iterator[ApprovalPrompt]:
@@ -264,10 +265,9 @@ def _list_other_prompts(workspace: Workspace, who: Person, directory: Path) -> I
     yield from list_plan_prompts(workspace, who, directory)
 
 
-def _decide_goal(  # noqa: PLR0913 - the arguments of two commands
+def _decide_goal(
     workspace: Workspace,
-    approval_id: str,
-    tenant: str,
+    shown: WaitingGoal,
     who: Person,
     reason: str | None,
     directory: Path,
@@ -275,7 +275,15 @@ def _decide_goal(  # noqa: PLR0913 - the arguments of two commands
     approved: bool,
     as_json: bool,
 ) -> None:
-    goal = decide_goal(workspace, tenant, approval_id, approved=approved, caller=as_admin(who), reason=reason)
+    goal = decide_goal(
+        workspace,
+        shown.tenant_id,
+        shown.correlation_id,
+        approved=approved,
+        caller=as_admin(who),
+        reason=reason,
+        step=shown.step_id or None,
+    )
     print_decided_goal(goal, who, directory, approved=approved, as_json=as_json)
 
 

@@ -77,12 +77,15 @@ def _is_other_kind(workspace: Workspace, name_or_id: str) -> bool:
 
 def require_shown(
     workspace: Workspace, tenant: str, name: str, digest: str | None, directory: Path, *, as_json: bool
-) -> None:
-    """Require that the person saw the goal. In a terminal, show it and ask. Otherwise `digest` names what they read."""
+) -> WaitingGoal:
+    """Require that the person saw the goal, and return it as they saw it.
+
+    In a terminal, show it and ask. Otherwise `digest` names what they read.
+    """
     shown = require_waiting(workspace, tenant, name)
     if digest is not None:
         _require_same(shown, digest, directory)
-        return
+        return shown
     screen = find_screen(as_json=as_json)
     if screen is None:
         raise NoTerminalError(
@@ -107,6 +110,7 @@ def require_shown(
             where=f"goal {name}",
             next_step="Run the command again, and read the goal again.",
         )
+    return shown
 
 
 def _require_same(found: WaitingGoal, digest: str, directory: Path) -> None:
@@ -143,12 +147,13 @@ def _make_prompt(workspace: Workspace, found: WaitingGoal, who: Person, director
     tenant, name = found.tenant_id, found.correlation_id
 
     def decide(approved: bool, reason: str | None) -> str:
-        goal = decide_goal(workspace, tenant, name, approved=approved, caller=as_admin(who), reason=reason)
+        step = found.step_id or None
+        goal = decide_goal(workspace, tenant, name, approved=approved, caller=as_admin(who), reason=reason, step=step)
         return "\n".join(_render_decided(goal, directory, approved=approved))
 
     return ApprovalPrompt(
         found.asked_at,
-        ("goal", tenant, name),
+        ("goal", tenant, name, found.step_id),
         lambda: PromptText("\n".join(render_goal(found, directory))),
         "Approve this goal?",
         f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {_command('show', found, directory)}",
@@ -161,6 +166,8 @@ def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     who = f"{display_name(found.user_id)} of {display_name(found.tenant_id)}"
     yield click.style(f"Goal {name}", bold=True) + f", asked for by {who}"
     yield _render_labelled("wants", display_text(describe_goal(found)))
+    if found.place:
+        yield _render_labelled("step", f"{display_name(found.step)}, {found.place} ({display_name(found.step_id)})")
     yield _render_labelled("words", f"{display_text(found.utterance)} ({display_name(found.language_tag)})")
     yield _render_labelled("impact", f"{display_name(found.impact)}, risk {display_name(found.risk)}")
     for number, policy in enumerate(found.policies or ("none",)):

@@ -19,7 +19,7 @@ MAX_MASKED: Final = 500
 EVENTS_BY_OPTION: Final = {
     "continued": frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"}),
     "reply_to": frozenset({"CLARIFIED"}),
-    "undone": frozenset({"SUCCEEDED", "FAILED"}),
+    "undone": frozenset({"SUCCEEDED", "FAILED", "COMPLETED", "ABORTED_PARTIAL"}),
 }
 """The last event that a goal must have for the option to make sense."""
 ANSWER_COMMANDS: Final = frozenset({"approve", "deny"})

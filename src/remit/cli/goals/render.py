@@ -9,9 +9,11 @@ import click
 from remit.cli.common.bidi import display_name, display_sentence, display_text
 from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.table import terminal_width
+from remit.cli.goals.render_steps import render_steps
 from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.plans.sql_report import ToldColumn
 from remit.contracts.services.common import WaitingFor
+from remit.contracts.services.goal_steps import GoalSteps
 from remit.core.text import counted, printable
 from remit.goals.finder.suggestions import Near
 from remit.goals.messages.catalogue import is_right_to_left
@@ -73,6 +75,8 @@ class Cycle(NamedTuple):
     """The options of this command that a suggested command repeats, so that it runs unchanged in the same place."""
     ended_before: bool = False
     """Whether the goal had ended before this command."""
+    is_undoing: bool = False
+    """Whether the command answers the question whether a goal with several steps is rolled back."""
 
     @property
     def event(self) -> str:
@@ -85,6 +89,8 @@ class Cycle(NamedTuple):
 
     @property
     def exit_code(self) -> int:
+        if self.is_undoing and self.waiting_for is None:
+            return DONE if self.event == "ROLLED_BACK" else FAILED if self.event == "ABORTED_PARTIAL" else REFUSED
         return _CODES[state_of(self.reply.outcome, self.event)]
 
     @property
@@ -98,7 +104,9 @@ class Cycle(NamedTuple):
         ask = ["remit", "ask", *self.location.arguments]
         match self.waiting_for:
             case "confirmation":
-                return [[*ask, "--continue", correlation, "--confirm", "ANSWER"]]
+                step = self.status.waiting_step if self.status is not None else None
+                named = ("--step", step) if step is not None else ()
+                return [[*ask, "--continue", correlation, *named, "--confirm", "ANSWER"]]
             case "approval":
                 return [
                     ["remit", "approvals", "approve", *self.location.arguments, *quote_argument(correlation)],
@@ -108,7 +116,7 @@ class Cycle(NamedTuple):
                 return [[*ask, "--reply", correlation, "TEXT"]]
         return []
 
-    def tree(self, hints: Hints) -> dict[str, Any]:
+    def tree(self, hints: Hints, steps: GoalSteps | None = None) -> dict[str, Any]:
         goal = self.reply.goal
         return {
             "correlation_id": goal.correlation_id,
@@ -119,17 +127,21 @@ class Cycle(NamedTuple):
             "ended_before": self.status.at if self.ended_before and self.status is not None else None,
             "waiting_for": self.waiting_for,
             "next": self.next_commands(),
+            **({"steps": steps.tree()} if steps is not None else {}),
         }
 
 
-def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
+def render_cycle(cycle: Cycle, hints: Hints, steps: GoalSteps | None = None) -> Iterator[str]:
     outcome = cycle.reply.outcome
     correlation = cycle.reply.goal.correlation_id
     label, colour = _WORDS[cycle.exit_code]
     label = f"{label} before" if cycle.ended_before else label
-    yield f"{click.style(label, fg=colour, bold=True)}: {render_text(outcome)}"
+    kept = "Nothing was rolled back. " if cycle.is_undoing and cycle.exit_code == REFUSED else ""
+    yield f"{click.style(label, fg=colour, bold=True)}: {kept}{render_text(outcome)}"
+    if steps is not None:
+        yield from render_steps(steps)
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
-    if cycle.exit_code != DONE:
+    if cycle.exit_code != DONE and not kept:
         yield _row("code", display_name(outcome.reason_code))
     if cycle.ended_before and cycle.status is not None:
         yield _row("when", f"{cycle.status.at[:19]}Z; nothing was done now")
@@ -138,20 +150,24 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     for rule in hints.rules:
         yield _row("rule", display_name(rule.policy_id) + (f": {display_text(rule.reason)}" if rule.reason else ""))
     yield from _render_id(cycle)
-    for each in hints.near:
-        yield _row("near", _render_near(each))
-    if cycle.event == "ROLLED_BACK":
+    yield from (_row("near", _render_near(each)) for each in hints.near)
+    if cycle.event == "ROLLED_BACK" and steps is None:
         yield _row("note", "It was rolled back since.")
     if cycle.can_undo:
         yield _row("undo", joined(("remit", "ask", *cycle.location.arguments, "--undo", correlation)))
     commands = [joined(command) for command in cycle.next_commands()]
-    if not commands and cycle.exit_code != DONE:
-        # A goal that was refused at the last gate may have the code of another goal, such as the goal to roll back.
-        late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
-        advice = NEXT["SIMULATION_REFUSED"] if late else _find_advice(outcome.reason_code, hints.why)
-        commands = [fill_advice(advice, cycle)]
+    if not commands and cycle.exit_code != DONE and not kept:
+        commands = [_advise(cycle, hints)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
+
+
+def _advise(cycle: Cycle, hints: Hints) -> str:
+    outcome = cycle.reply.outcome
+    # A goal that was refused at the last gate may have the code of another goal, such as the goal to roll back.
+    late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
+    advice = NEXT["SIMULATION_REFUSED"] if late else _find_advice(outcome.reason_code, hints.why)
+    return fill_advice(advice, cycle)
 
 
 def render_text(outcome: AgentExecutionOutcome) -> str:

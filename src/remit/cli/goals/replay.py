@@ -61,7 +61,8 @@ def replay(
 
     A goal is a request of a user in plain words (`remit ask`). Remit makes each decision again from its stored inputs,
     with the rules of that time, so a later change of a policy has no influence. The exit code is 0 if all results are
-    the same, and 1 if one differs or its stored inputs are lost.
+    the same, and 1 if one differs or its stored inputs are lost. For a goal with several steps, Remit also checks that
+    each step, attempt and rollback follows from the events before it.
     """
     if (correlation_id is None) != everything:
         raise click.UsageError("Give either the CORRELATION of a goal or --all.", ctx)
@@ -127,9 +128,11 @@ def _show_one(tenant: str, whole: GoalReplayed, *, as_json: bool) -> None:
     if as_json:
         show_json({"tenant_id": tenant, **whole.tree()})
         return
+    has_steps = any(each.step_id is not None for each in whole.decisions)
     rows = [
         (
             each.at[:19].replace("T", " "),
+            *((each.step or each.step_id or "",) if has_steps else ()),
             each.event,
             each.reason_code,
             "yes" if each.dispatched else "no",
@@ -138,7 +141,8 @@ def _show_one(tenant: str, whole: GoalReplayed, *, as_json: bool) -> None:
         for each in whole.decisions
     ]
     if rows:
-        show_table(("at", "event", "reason", "dispatched", "agrees"), rows, prose=("agrees",))
+        steps = ("step",) if has_steps else ()
+        show_table(("at", *steps, "event", "reason", "dispatched", "agrees"), rows, prose=("agrees",))
     if whole.agrees:
         click.echo(f"{click.style('agrees', fg='green', bold=True)}: {counted(len(rows), 'decision')} replayed")
         return
@@ -165,4 +169,5 @@ def _tree(each: ReplayedDecision) -> dict[str, Any]:
         "agrees": each.agrees,
         "why": each.why or None,
         "because": each.because or None,
+        **({"step_id": each.step_id, "step": each.step} if each.step_id is not None else {}),
     }

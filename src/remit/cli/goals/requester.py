@@ -5,9 +5,10 @@ that agent, as over HTTP and MCP. The agent finds its own goals there, and no go
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from remit.cli.common.identity import TOKEN_VARIABLE, as_admin, authenticate_agent
+from remit.contracts.services.goal_steps import GoalSteps
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import uuid7
 from remit.goals.recording import TransactionHook, no_op_hook
@@ -16,10 +17,11 @@ from remit.identity.callers import AgentCaller
 from remit.identity.person import AGENT_VARIABLES, person_at_terminal
 from remit.services.base.permissions import Right, require
 from remit.services.goals.actor_check import ActorCheck
-from remit.services.goals.agent_outcomes import outcome_for_agent
+from remit.services.goals.agent_outcomes import reply_for_agent
 from remit.services.goals.answers import User, find_user
 from remit.services.goals.hints import Hints, build_hints, explain_gate
 from remit.services.goals.ownership import OwnedGoals
+from remit.services.goals.steps import read_steps
 from remit.workspace.workspace import Workspace
 
 
@@ -79,16 +81,20 @@ class GoalRequester:
 
         return self._start_goal(as_user, correlation_id, original, undo)
 
-    def answer(self, correlation_id: str, answer: str | None, as_user: User) -> Reply:
-        """Answer a goal that waits, and continue it."""
+    def answer(self, correlation_id: str, answer: str | None, as_user: User, step: str | None = None) -> Reply:
+        """Answer a goal that waits, and continue it. `step` is the step that the answer is for."""
         if self.agent is not None:
             OwnedGoals(self.workspace).require(self.agent, as_user, correlation_id)
 
         def resume(hook: TransactionHook) -> Reply:
             user, tenant = as_user
-            return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, hook=hook)
+            return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, step=step, hook=hook)
 
         return self._run_checked(as_user.tenant, correlation_id, resume)
+
+    def steps(self, reply: Reply) -> GoalSteps | None:
+        """Return the steps of a goal, as the requester may see them. None for a goal with a single step."""
+        return read_steps(self.workspace, reply, for_agent=self._is_agent)
 
     @property
     def _is_agent(self) -> bool:
@@ -138,4 +144,4 @@ class GoalRequester:
                 self.agent, tenant, correlation_id
             )  # of two agents at once, one gets the goal
         self.workspace.approvals.change_signal.notify()  # the goal may now wait for an approver
-        return replace(reply, outcome=outcome_for_agent(self.workspace, reply.outcome)) if self._is_agent else reply
+        return reply_for_agent(self.workspace, reply) if self._is_agent else reply

@@ -21,7 +21,7 @@ from remit.services.base.entry_text import render_meaning, short_refs
 from remit.workspace.workspace import Workspace
 
 _LEAST: Final = 40
-_LABELS: Final = {"approval_requested": "waits"}
+_LABELS: Final = {"approval_requested": "waits", "step_rollback": "rollback"}
 _GUIDES: Final = ("├─ ", "└─ ", "│  ", "   ")
 _PLAIN_GUIDES: Final = ("|- ", "`- ", "|  ", "   ")
 MAX_VALUE: Final = 200
@@ -173,11 +173,23 @@ def _event(facts: Mapping[str, Any]) -> str:
 
 
 def _dispatch(facts: Mapping[str, Any]) -> str:
-    return f"{_text(facts, 'simulation_id')}, key {short_refs(_text(facts, 'idempotency_key'))}"
+    attempt = f", attempt {_text(facts, 'attempt')}" if facts.get("attempt") else ""
+    return f"{_text(facts, 'simulation_id')}{attempt}, key {short_refs(_text(facts, 'idempotency_key'))}"
 
 
 def _rollback(facts: Mapping[str, Any]) -> str:
     return f"ROLLED_BACK by goal {_text(facts, 'by')}" if facts.get("by") else "ROLLED_BACK"
+
+
+def _step(facts: Mapping[str, Any]) -> str:
+    attempts = int(facts.get("attempts") or 0)
+    parts = (
+        f"{facts.get('place')}. {_text(facts, 'name')}" if facts.get("name") else _text(facts, "step_id"),
+        _text(facts, "simulation_id"),
+        _text(facts, "state"),
+        f"{attempts} attempts" if attempts > 1 else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _action(facts: Mapping[str, Any]) -> str:
@@ -201,6 +213,10 @@ _RENDER: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "outcome": _event,
     "rollback": _rollback,
     "row": _event,
+    "begin": _event,
+    "step": _step,
+    "step_rollback": _step,
+    "undo": _step,
     "more": lambda facts: f"{facts.get('entries'):,} more entries",
 }
 

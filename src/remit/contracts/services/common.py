@@ -8,6 +8,7 @@ from remit.contracts.base import Contract, Count, Digest, Identifier, JsonObject
 from remit.contracts.browser.browser import ActionResult, FieldMap, Url
 from remit.contracts.goals.goal import AgentExecutionOutcome, LanguageTag
 from remit.contracts.ledger import Kind, Payload
+from remit.contracts.services.goal_steps import GoalSteps
 from remit.contracts.tasks.result import ExecutionResult
 from remit.core.errors import Reason, RemitError
 
@@ -66,6 +67,7 @@ class Waiting(Contract):
     what: Text
     expires: Timestamp | None
     link: Link | None = None
+    step: Identifier | None = Field(default=None, description="The step that waits, if the goal has several steps.")
 
 
 class TaskAnswer(Contract):
@@ -121,6 +123,7 @@ class GoalAnswer(Contract):
     why: Text | None = None
     can_take_back: bool = False
     next: Many[ShortText] = ()
+    steps: GoalSteps | None = Field(default=None, description="The steps, if the goal has several. Null otherwise.")
 
 
 class Question(Contract):
@@ -148,6 +151,9 @@ class Question(Contract):
         " when the preview is read.",
     )
     link: Link | None = None
+    step: Identifier | None = Field(
+        default=None, description="For a goal with several steps: the step that waits. A decision must name it."
+    )
 
 
 class RequestAsked(Contract):
@@ -190,6 +196,10 @@ class GoalAsked(Contract):
     prompt: Text | None = Field(
         default=None, description="For a confirmation: the question, with the words that mean yes."
     )
+    step: ShortText | None = Field(
+        default=None, description="For a goal with several steps: the name of the step. The other values are its own."
+    )
+    place: ShortText | None = Field(default=None, description="The place of the step in its goal, such as `2 of 3`.")
     prompt_language: LanguageTag | None = Field(default=None, description="The language of the question.")
 
 
@@ -203,13 +213,14 @@ class QuestionView(Contract):
 
 class Decision(Contract):
     """A person's decision. `shown_digest` is the digest of what the person saw. A confirmation takes an `answer` in
-    words.
+    words. For a goal with several steps, `step` names the step that the decision is about.
     """
 
     approved: bool | None = None
     reason: ShortText | None = None
     shown_digest: Digest | None = None
     answer: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    step: Identifier | None = None
 
 
 class Event(Contract):

@@ -90,7 +90,7 @@ GoalLineState = Literal[
 
 
 class GoalLine(Contract):
-    """One goal of a tenant, its last event, and the state that follows from it."""
+    """One goal of a tenant, its last event, and the state that follows from it. With several steps, of the whole."""
 
     tenant_id: Identifier
     correlation_id: Identifier
@@ -110,6 +110,10 @@ class Replayed(Contract):
     decision_ref: ShortText | None
     agrees: bool
     why: Text | None
+    step_id: ShortText | None = Field(
+        default=None, description="The step of a goal with several steps, or `goal` for the begin and end of the whole."
+    )
+    step: ShortText | None = Field(default=None, description="The name of this step, if it has one.")
 
 
 class ReplayAnswer(Contract):

@@ -45,12 +45,12 @@ from remit.goals.composite.progress import (
 from remit.goals.composite.step_case import StepCase, rollback_documents
 from remit.goals.decisions import build_goal_documents
 from remit.goals.dispatch import AlreadyStartedError
-from remit.goals.history import History, load_decision, read_history, require_recorded
+from remit.goals.history import WAITING, History, load_decision, read_history, require_recorded
 from remit.goals.messages.catalogue import UserText
 from remit.goals.recording import TransactionHook, record_ending
 from remit.goals.rollback import rollback_packet
 from remit.goals.rules import LiveRules, PastRules
-from remit.goals.user_messages import ending_text
+from remit.goals.user_messages import ending_text, running_text
 from remit.ledger.documents import DocumentStore, StoredDocument
 from remit.ledger.goal_queries import Recorded
 from remit.ledger.writer import Batch, Ledger
@@ -58,7 +58,6 @@ from remit.store.connection import Connection
 
 MAX_MOVES: Final = 500
 """Far more than the steps, attempts and rollbacks of the longest goal."""
-WAITING: Final = frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"})
 OPEN: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
 """Events of a step for which an answer of its user is used."""
 _LOG: Final = logging.getLogger("remit.goals")
@@ -106,7 +105,11 @@ class Situation:
 
     @property
     def decisive(self) -> PlannedStep:
-        """The step that says how the goal stands: the one that did not succeed, or the last one that has begun."""
+        """The step that says how the goal stands: the one that waits, that did not succeed, or that has begun last."""
+        last = self.history.last
+        if last is not None and last.row.event in WAITING:  # also the rollback of a step, or of the whole goal
+            known = next((each for each in self.steps if each.step_id == last.row.step_id), None)
+            return known or PlannedStep(last.row.step_id, "", last.row.simulation_id or self.whole.simulation.id)
         if isinstance(self.move, AskUndo):
             return PlannedStep(self.move.step_id, "", self.whole.simulation.id)
         stopped = next((each.step for each in self.progress if each.event in {"FAILED", "REFUSED"}), None)
@@ -374,6 +377,8 @@ class StepsDriver:
         return dict(documents.tree(record.envelope_ref or "")["required_fields"])
 
     def _record_end(self, situation: Situation, end: End) -> None:
+        if end.is_recorded:
+            return
         goal = self._goal
         started = situation.last(WHOLE)
         if started is None:
@@ -407,13 +412,16 @@ class StepsDriver:
 
     def _outcome(self, situation: Situation) -> AgentExecutionOutcome:
         """Return the outcome of the step that says how the goal stands, with the text of the whole goal."""
-        outcome = self._core.read_step(self._case(situation, situation.decisive))
-        if not isinstance(situation.move, End):
+        outcome = self._core.read_step(StepCase(self._goal, self._documents, situation.decisive.step_id))
+        if self._waits(situation):
             return self._with_next_step(situation, outcome)
-        step = UserText(outcome.user_visible_text, outcome.text_language)
-        tag = self._goal.language_tag
-        text, language = ending_text(situation.move.ending, situation.move.remaining, step, tag)
-        told = {"user_visible_text": text, "text_language": language}
+        if isinstance(situation.move, End):
+            step = UserText(outcome.user_visible_text, outcome.text_language)
+            text = ending_text(situation.move.ending, situation.move.remaining, step, self._goal.language_tag)
+        else:  # the text of one step says nothing about the goal
+            text = running_text(sum(each.event == "SUCCEEDED" for each in situation.progress), len(situation.steps))
+            outcome = self._with_next_step(situation, outcome)
+        told = {"user_visible_text": text.text, "text_language": text.language}
         return AgentExecutionOutcome.from_tree({**outcome.tree(), **told}, source="outcome")
 
     def _with_next_step(self, situation: Situation, outcome: AgentExecutionOutcome) -> AgentExecutionOutcome:

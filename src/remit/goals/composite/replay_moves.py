@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from remit.contracts.goals.packets import FINDER_PACKET, SimulationMatchPacket
 from remit.contracts.goals.simulation import CompositeBinding
 from remit.core.errors import RemitError
-from remit.goals.composite.layout import WHOLE, PlannedStep, is_undo, planned_steps, rolled_back_id
+from remit.goals.composite.layout import WHOLE, PlannedStep, is_undo, planned_steps, rollback_id_of, rolled_back_id
 from remit.goals.composite.progress import ENDINGS, End, RetryStep, RollBackStep, RunStep, next_move
 from remit.goals.decisions import DecisionRecord
 from remit.goals.rules import PastRules
@@ -32,6 +32,16 @@ def find_move_problems(
     except RemitError as problem:
         return {rows[0].seq: str(problem)}
     return dict(_problems(documents, steps, rows, keep=keep))
+
+
+def step_names(documents: DocumentStore, past: PastRules, record: DecisionRecord) -> dict[str, str]:
+    """Return the name of each step and of its rollback, by its id. Empty if the catalogue of the goal is lost."""
+    try:
+        steps, _ = _layout(documents, past, record)
+    except RemitError:
+        return {}
+    own = {each.step_id: each.name for each in steps}
+    return {**own, **{rollback_id_of(step_id): f"rollback of {name}" for step_id, name in own.items()}}
 
 
 def _layout(documents: DocumentStore, past: PastRules, record: DecisionRecord) -> tuple[tuple[PlannedStep, ...], bool]:

@@ -120,7 +120,9 @@ TOOLS: Final = (
         " policies for the user that the token names, and runs it at most once. It needs a token with the capability"
         " goal.ask. It returns the state and a text for your user. If the goal waits for a confirmation or an"
         " approval, only a person can give it: show your user the link from the answer, and call goal_status later."
-        " If it asks for a missing detail, call ask again with the reply and reply_to. If it is refused, nothing was"
+        " If it asks for a missing detail, call ask again with the reply and reply_to. A goal with several steps asks"
+        " your user before each step that changes something, and is done only at the end: `steps` shows how each one"
+        " stands. If it is refused, nothing was"
         " done: tell your user the text and why, and do not rephrase the request to avoid a policy.",
         Ask,
         GoalAnswer,
@@ -142,6 +144,7 @@ TOOLS: Final = (
         "goal_status",
         "Status of a goal",
         "Returns the state of a goal of this agent: done, failed, refused and why, running, or waiting for a person."
+        " For a goal with several steps, `steps` shows how each one stands, and which one waits for what."
         " It needs the correlation_id, and changes nothing. With wait_seconds it waits for a change. If it is"
         " refused, this agent has no goal with this id: check the correlation_id.",
         FollowGoal,

@@ -132,6 +132,8 @@ def _join(*parts: Any, by: str = ", ") -> str:
 
 
 REF_SHOWN: Final = 12
+_SINGLE: Final = "step-1"
+_WHOLE: Final = "goal"
 
 
 def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None) -> str:
@@ -140,7 +142,8 @@ def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None
         return _of_dispatch(kind, payload)
     match kind:
         case "agent.step":
-            return _join(payload.get("event"), payload.get("reason_code"), payload.get("simulation_id"))
+            step = _several(payload.get("step_id"))
+            return _join(payload.get("event"), payload.get("reason_code"), payload.get("simulation_id"), step)
         case "agent.confirmation":
             token = payload.get("accepted_token")
             return _join(payload.get("verdict"), f"by “{token}”" if token else "", payload.get("language_tag"))
@@ -156,6 +159,13 @@ def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None
             )
         case _:
             return ""
+
+
+def _several(step_id: Any) -> str:
+    """Name the step of a goal with several steps. Empty for a goal with a single step."""
+    if not isinstance(step_id, str) or step_id == _SINGLE:
+        return ""
+    return "the whole goal" if step_id == _WHOLE else step_id
 
 
 def _of_dispatch(kind: str, payload: Mapping[str, Any]) -> str:

@@ -6,12 +6,17 @@ read-only query are what the goal asked for, and a policy of a person lets this 
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.tasks.result import ExecutionResult
 from remit.core.errors import Reason, RemitError
+from remit.goals.composite.driver import Situation
+from remit.goals.service import Reply
+from remit.goals.simulation_executor import OUTPUTS
 from remit.services.agent_tasks import DIGEST_WITHHELD, has_content_digest, result_for_agent
+from remit.services.goals.steps import STEPS_WITHHELD, has_derived_values
 from remit.services.plans.agent_views import DISCLOSED_REASONS
 from remit.workspace.workspace import Workspace
 
@@ -19,9 +24,32 @@ OUTCOME_WITHHELD: Final = (
     "An agent sees how the action of a goal ended. A person sees its errors and the digests of its reports. Null means"
     " that a value is withheld. It does not mean none."
 )
+USER_MUST_CONFIRM: Final = "waits for the confirmation of its user, who sees its values."
 _STATUS_WITHHELD: Final = ("folder", "report_digest", "change_log_digest", "manifest_digest", "key_id", "signature")
 """Fields of a signed status. The name of the folder is that of the report. A signature would be of other digests."""
 Payload = Mapping[str, Any]
+
+
+def reply_for_agent(workspace: Workspace, reply: Reply) -> Reply:
+    """Return a reply without digests of content, errors that quote it, and values that a step read for another step."""
+    outcome = outcome_for_agent(workspace, reply.outcome)
+    situation = workspace.goals.read_situation(reply.goal)
+    if situation is not None and has_derived_values(situation, outcome.step_id or ""):
+        changed: dict[str, Any] = {}
+        if situation.history.event == "CONFIRMATION_REQUESTED":  # the question has values that only people see
+            changed = {"user_visible_text": _text_without_values(outcome, situation), "text_language": "en"}
+        if outcome.simulation_outcome is not None:  # its result or its error may name the values
+            payload = {"type": outcome.simulation_outcome.payload.get("type"), "withheld": STEPS_WITHHELD}
+            changed["simulation_outcome"] = outcome.simulation_outcome.model_copy(update={"payload": payload})
+        outcome = outcome.model_copy(update=changed)
+    return replace(reply, outcome=outcome)
+
+
+def _text_without_values(outcome: AgentExecutionOutcome, situation: Situation) -> str:
+    place, step = next(
+        (place, each) for place, each in enumerate(situation.steps, start=1) if each.step_id == outcome.step_id
+    )
+    return f"Step {place} of {len(situation.steps)}, {step.name} ({step.simulation_id}), {USER_MUST_CONFIRM}"
 
 
 def outcome_for_agent(workspace: Workspace, outcome: AgentExecutionOutcome) -> AgentExecutionOutcome:
@@ -29,7 +57,7 @@ def outcome_for_agent(workspace: Workspace, outcome: AgentExecutionOutcome) -> A
     simulated = outcome.simulation_outcome
     if simulated is None:
         return outcome
-    payload = dict(_payload_for_agent(workspace, simulated.payload))
+    payload = {k: v for k, v in _payload_for_agent(workspace, simulated.payload).items() if k != OUTPUTS}
     return outcome.model_copy(update={"simulation_outcome": simulated.model_copy(update={"payload": payload})})
 
 

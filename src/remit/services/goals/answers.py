@@ -3,19 +3,18 @@
 import shlex
 from typing import Final, NamedTuple
 
-from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.services.common import GoalAnswer, QuestionKind, Waiting, WaitingFor
 from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
-from remit.goals.history import read_history
 from remit.goals.service import Reply
 from remit.goals.status import GoalStatus, read_goal_status
 from remit.identity.callers import AgentCaller, Caller
 from remit.services.base.context import ServiceContext
-from remit.services.goals.agent_outcomes import outcome_for_agent
+from remit.services.goals.agent_outcomes import reply_for_agent
 from remit.services.goals.approvals import expires_at
 from remit.services.goals.hints import build_hints, explain_gate
 from remit.services.goals.states import can_undo, state_of, waiting_for
+from remit.services.goals.steps import read_steps
 
 _ABANDONED_EVENTS: Final = frozenset({"", "ACCESS_ALLOWED"})
 """Events of a goal that was allowed and not started. If no process works on it, its process died before the start."""
@@ -35,11 +34,14 @@ class GoalAnswers:
         self._context = context
 
     def build_answer(self, caller: Caller, reply: Reply) -> GoalAnswer:
+        is_agent = isinstance(caller, AgentCaller)
+        reply = reply_for_agent(self._context.workspace, reply) if is_agent else reply
         goal, outcome = reply.goal, reply.outcome
         now = self.read_status(goal.tenant_id, goal.correlation_id)
         event = now.event if now is not None else ""
         waits = waiting_for(outcome, event)
-        is_under_way = now is not None and event == "DISPATCHED"
+        is_refused = outcome.step_id is None
+        is_under_way = event == "DISPATCHED" or (event == "STARTED" and not is_refused)
         is_abandoned = now is not None and event in _ABANDONED_EVENTS
         return GoalAnswer(
             state="running" if is_under_way else "waiting" if is_abandoned else state_of(outcome, event),
@@ -49,12 +51,13 @@ class GoalAnswers:
             event=event,
             text=outcome.user_visible_text,
             text_language=outcome.text_language,
-            outcome=self._outcome_for(caller, reply),
+            outcome=outcome,
             waiting_for=waits,
             waiting=self._build_waiting(reply, now, waits),
             why=self._explain(caller, reply)[:10_000] or None,
             can_take_back=now is not None and can_undo(goal, now),
             next=_RESUME_STEPS if is_abandoned else _next_steps(waits, is_under_way=is_under_way),
+            steps=read_steps(self._context.workspace, reply, for_agent=is_agent),
         )
 
     def _build_waiting(self, reply: Reply, now: GoalStatus | None, waits: WaitingFor | None) -> Waiting | None:
@@ -70,12 +73,8 @@ class GoalAnswers:
             what=reply.outcome.user_visible_text,
             expires=expires_at(now.at, life),
             link=self._context.link("inbox", kind, goal.tenant_id, goal.correlation_id),
+            step=now.waiting_step,
         )
-
-    def _outcome_for(self, caller: Caller, reply: Reply) -> AgentExecutionOutcome:
-        if isinstance(caller, AgentCaller):
-            return outcome_for_agent(self._context.workspace, reply.outcome)
-        return reply.outcome
 
     def _explain(self, caller: Caller, reply: Reply) -> str:
         """Return the gate's reason for an agent. People get more details, because they may read the ledger anyway."""
@@ -86,13 +85,9 @@ class GoalAnswers:
     def read_recovered_status(self, tenant: str, correlation_id: str) -> GoalStatus | None:
         """Read the status of a goal. If its process died after the dispatch, the goal is recovered first."""
         now = self.read_status(tenant, correlation_id)
-        if now is None or now.event != "DISPATCHED":
+        if now is None or not now.dispatch_key:
             return now
-        with self._context.workspace.store.reading() as connection:
-            history = read_history(connection, lambda: self._context.workspace.keyring, tenant, correlation_id)
-        dispatched = history.newest("DISPATCHED")
-        if dispatched is not None:
-            self._context.find_claim("simulation", dispatched.row.idempotency_key, tenant)
+        self._context.find_claim("simulation", now.dispatch_key, tenant)
         return self.read_status(tenant, correlation_id)
 
     def read_status(self, tenant: str, correlation_id: str) -> GoalStatus | None:

@@ -13,6 +13,7 @@ from remit.core.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_t
 from remit.core.text import printable
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.history import APPROVAL as DECIDED
+from remit.goals.history_nodes import as_tree
 from remit.goals.service import self_approval_error
 from remit.goals.status import (
     DecidedGoal,
@@ -25,6 +26,7 @@ from remit.goals.status import (
 from remit.identity.callers import PersonCaller
 from remit.identity.own_requests import require_other_person
 from remit.ledger.cursor import tenants_in
+from remit.ledger.entry import Entry
 from remit.ledger.goal_queries import goals_waiting_since, goals_with_event_since
 from remit.ledger.search import SearchFilter, find_entries, not_before_newest
 from remit.services.base.ownership import GOAL_REQUESTED, find_requester
@@ -63,12 +65,18 @@ def list_decided_goals(workspace: Workspace, most: int) -> list[DecidedGoal]:
     decided = SearchFilter(kind=DECIDED)
     with workspace.store.reading() as connection:
         found = [
-            read_decided_goal(connection, lambda: workspace.keyring, tenant, entry.correlation_id)
+            read_decided_goal(connection, lambda: workspace.keyring, tenant, entry.correlation_id, _decision_in(entry))
             for tenant in tenants_in(connection)
             for entry in find_entries(connection, tenant, decided, None, most).entries
         ]
     goals = sorted((each for each in found if each is not None), key=lambda each: each.decided_at, reverse=True)
     return goals[:most]
+
+
+def _decision_in(entry: Entry) -> str | None:
+    """Return the decision that a person answered. Several steps of a goal may have asked for one."""
+    ref = as_tree(entry).get("decision")
+    return ref if isinstance(ref, str) else None
 
 
 def find_decided_goal(workspace: Workspace, tenant: str, correlation_id: str) -> DecidedGoal | None:
@@ -140,8 +148,9 @@ def decide_goal(
     approved: bool,
     caller: PersonCaller,
     reason: str | None,
+    step: str | None = None,
 ) -> WaitingGoal:
-    """Approve or deny a goal, and return it.
+    """Approve or deny a goal, and return it. With several steps, `step` names the one that the person decides about.
 
     The person cannot approve a goal of the user that they are (`GoalService.approve` checks this), nor decide a goal
     that they requested, with any role. Limit: an account of the operating system can decide a goal that it requested at
@@ -150,6 +159,7 @@ def decide_goal(
     """
     who = caller.person
     found = require_waiting(workspace, tenant, correlation_id)
+    require_step_of(found, step)
     with workspace.store.reading_pooled() as connection:
         requester = find_requester(connection, tenant, correlation_id, GOAL_REQUESTED)
     # The command line believes `--user`, so the account of the operating system says nothing about the user.
@@ -172,16 +182,33 @@ def decide_goal(
         approved=approved,
         reason=reason_text,
         as_user=caller.user if caller.tenant == tenant else None,
+        step=found.step_id or None,
     )
     workspace.approvals.change_signal.notify()
     return found
 
 
+def require_step_of(found: WaitingGoal, step: str | None) -> None:
+    """Refuse a decision that does not name the step which waits. A decision about one step never counts for another."""
+    if step == (found.step_id or None) or (step is not None and not found.step_id):
+        return
+    waits = f"the step that waits is {found.step_id}"
+    raise RefusedError(
+        Reason.MALFORMED if step is None else Reason.TRANSITION_INVALID,
+        f"this goal has several steps, and the decision does not say for which it is; {waits}"
+        if step is None
+        else f"this step does not wait for an approval; {waits}",
+        where=f"step, correlation {found.correlation_id}",
+        next_step="Read the request again, and decide about the step that it names.",
+    )
+
+
 def describe_goal(found: WaitingGoal) -> str:
-    """Describe the effect of a goal in one line."""
+    """Describe the effect of a goal in one line. Of a goal with several steps, the step that waits."""
     filled = ", ".join(f"{name} = {value}" for name, value in sorted(found.fields.items()))
     title = f"{found.title} ({found.simulation_id} {found.version})" if found.title else found.simulation_id
-    return f"{title}: {filled}" if filled else title
+    where = f"Step {found.place} of “{found.whole_title}”, {found.step}: " if found.place else ""
+    return f"{where}{title}: {filled}" if filled else f"{where}{title}"
 
 
 def tenants_of(workspace: Workspace) -> list[str]:

@@ -34,20 +34,20 @@ def name_later_goal(workspace: Workspace, reply: Reply) -> str:
 
 
 def _find_envelope(workspace: Workspace, tenant: str, correlation_id: str) -> str | None:
-    plan_id = _plan_id_of(workspace, tenant, correlation_id)
-    found = (run for run in list_runs(workspace) if run.what == "plan" and run.plan_id == plan_id)
+    plan_ids = _plan_ids_of(workspace, tenant, correlation_id)
+    found = (run for run in list_runs(workspace) if run.what == "plan" and run.plan_id in plan_ids)
     return next((run.envelope_id for run in found), None)
 
 
 def _find_goal(workspace: Workspace, tenant: str, plan_id: str) -> str | None:
     with workspace.store.reading() as connection:
         names = [name for name, _, _ in newest_goals(connection, tenant, MAX_SEARCHED)]
-    return next((name for name in names if _plan_id_of(workspace, tenant, name) == plan_id), None)
+    return next((name for name in names if plan_id in _plan_ids_of(workspace, tenant, name)), None)
 
 
-def _plan_id_of(workspace: Workspace, tenant: str, correlation_id: str) -> str | None:
-    """Return the id of the plan that a goal ran. None if it ran nothing."""
+def _plan_ids_of(workspace: Workspace, tenant: str, correlation_id: str) -> tuple[str, ...]:
+    """Return the ids of the plans that a goal ran: one, or one for each attempt of its steps. Others are not plans."""
     with workspace.store.reading() as connection:
-        steps = step_events(connection, tenant, correlation_id)
-        key = next((one.row.idempotency_key for one in steps if one.row.event == "DISPATCHED"), None)
-    return action_id_of(tenant, key) if key else None
+        steps = [one.row for one in step_events(connection, tenant, correlation_id)]
+    started = (row.simulation_entry_ref for row in steps if row.event in {"DISPATCHED", "RETRIED"})
+    return tuple(action_id_of(tenant, ref.removeprefix("simulation/")) for ref in started if ref)

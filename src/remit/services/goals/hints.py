@@ -3,7 +3,6 @@
 Hints are not part of a decision, and they choose nothing. The user reads them and may ask again.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from remit.contracts.goals.finder_proof import FinderProof
@@ -18,7 +17,7 @@ from remit.goals.service import Reply
 from remit.goals.status import refusal_of
 from remit.ledger.documents import load_document
 from remit.services.goals.drift import name_later_goal
-from remit.services.goals.reasons import DecidingPolicy, Explained, explain_event
+from remit.services.goals.reasons import DecidingPolicy, Explained, describe_failure, explain_event
 from remit.workspace.workspace import Workspace
 
 
@@ -44,7 +43,7 @@ def build_hints(workspace: Workspace, reply: Reply, answered_field: str | None) 
         return Hints(near=_nearest(workspace, reply))
     gate = explain_gate(workspace, reply)
     if outcome.simulation_outcome is not None:
-        why = _failure(outcome.simulation_outcome.payload)
+        why = describe_failure(outcome.simulation_outcome.payload)
         return Hints(f"{why} {name_later_goal(workspace, reply)}".strip() if DRIFT_ADVICE in why else why, gate.rules)
     return Hints(_refusal(workspace, reply) or gate.why, gate.rules)
 
@@ -104,14 +103,3 @@ def _refusal(workspace: Workspace, reply: Reply) -> str:
                 where = f" (at {error['where']})" if error.get("where") else ""
                 return f"{error.get('what', '')}{where}. {error.get('next_step', '')}".strip()
     return ""
-
-
-def _failure(payload: Mapping[str, Any]) -> str:
-    """Return the error message of the operation that the simulation is bound to."""
-    errors = payload.get("errors")
-    error = errors[0] if isinstance(errors, list) and errors else payload.get("error")
-    if error is None and isinstance(result := payload.get("result"), dict):
-        error = result.get("error")
-    if not isinstance(error, dict):
-        return ""
-    return str(error.get("message") or error.get("what") or "")

@@ -1,6 +1,6 @@
 """The reason why a gate stopped a goal, read from the stored decision and its policies. It changes nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.goals.access import AccessSnapshot
@@ -31,11 +31,15 @@ class Explained(NamedTuple):
 def explain_event(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str, event_id: str
 ) -> Explained:
-    """Explain the last event of a goal, if it is this one and a gate stopped the goal with it.
+    """Explain the last event of a goal or of a step, if it is this one and a gate stopped the step with it.
 
     Empty otherwise, and if the stored documents are missing or invalid. A replay reports those.
     """
-    history = read_history(connection, keyring, tenant_id, correlation_id)
+    whole = read_history(connection, keyring, tenant_id, correlation_id)
+    found = next((each for each in whole.steps if each.row.event_id == event_id), None)
+    if found is None:
+        return Explained()
+    history = whole.of(found.row.step_id)
     last = history.last
     if last is None or last.row.event_id != event_id or last.row.event not in STOPPING_EVENTS:
         return Explained()
@@ -66,3 +70,14 @@ def _rules(
     tree = load_document(connection, tenant_id, record.policy_snapshot_ref)
     reasons = policy_reasons(AccessSnapshot.from_tree(tree, source="access snapshot"), names)
     return tuple(DecidingPolicy(name, reasons.get(name, "")) for name in names)
+
+
+def describe_failure(payload: Mapping[str, Any]) -> str:
+    """Return the error message of the operation that the simulation is bound to."""
+    errors = payload.get("errors")
+    error = errors[0] if isinstance(errors, list) and errors else payload.get("error")
+    if error is None and isinstance(result := payload.get("result"), dict):
+        error = result.get("error")
+    if not isinstance(error, dict):
+        return ""
+    return str(error.get("message") or error.get("what") or "")

@@ -20,7 +20,7 @@ from remit.core.ids import render_time, uuid7
 from remit.execution.refusals import about_name
 from remit.goals.history import read_history
 from remit.goals.service import Reply
-from remit.goals.status import WaitingGoal, read_goal_awaiting_confirmation
+from remit.goals.status import GoalStatus, WaitingGoal, read_goal_awaiting_confirmation
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
 from remit.ledger.goal_queries import newest_goals
 from remit.services.base.context import ServiceContext, require_wait
@@ -144,24 +144,33 @@ class GoalRequestService:
         return self._submit_answer(caller, user, correlation_id, None, wait)
 
     @_records_refusals
-    def answer(self, caller: Caller, correlation_id: str, answer: str, wait: float = 30.0) -> GoalAnswer:
-        """Answer the question of a goal with the user's own words. No agent and no other person can do this."""
+    def answer(
+        self, caller: Caller, correlation_id: str, answer: str, wait: float = 30.0, step: str | None = None
+    ) -> GoalAnswer:
+        """Answer the question of a goal with the user's own words. No agent and no other person can do this.
+
+        `step` is the id of the step that the answer is for. A goal with several steps requires it.
+        """
         require(caller, Right.CONFIRM)
         require_wait(wait)
         user = find_user(caller)
         now = self._answers.read_status(user.tenant, correlation_id)
         if isinstance(caller, AgentCaller) or now is None or now.user_id != user.user:
             raise not_found_error("goal", correlation_id)
-        return self._submit_answer(caller, user, correlation_id, answer, wait)
+        require_named_step(now, step, correlation_id)
+        return self._submit_answer(caller, user, correlation_id, answer, wait, step)
 
     @_records_refusals
     def undo(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
-        """Roll a goal back with a new goal, which passes the same gates. The answer has the id of the new goal."""
+        """Roll a goal back with a new goal, which passes the same gates. The answer has the id of the new goal.
+
+        A goal with several steps rolls its own steps back, and keeps its id.
+        """
         require(caller, Right.ASK)
         require_wait(wait)
         user = find_user(caller)
         now = self._owned_goals.require(caller, user, correlation_id)
-        undo_id = uuid7(self._context.workspace.clock())
+        undo_id = correlation_id if now.has_several_steps else uuid7(self._context.workspace.clock())
         actor_check = ActorCheck(caller, user.tenant, undo_id)
 
         def run(_job: Job[Reply]) -> Reply:
@@ -258,6 +267,8 @@ class GoalRequestService:
                 decision_ref=each.decision_ref,
                 agrees=each.agrees,
                 why=each.why or None,
+                step_id=each.step_id,
+                step=each.step,
             )
             for each in made
         )
@@ -286,16 +297,22 @@ class GoalRequestService:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _submit_answer(
-        self, caller: Caller, user: User, correlation_id: str, answer: str | None, wait: float
+        self,
+        caller: Caller,
+        user: User,
+        correlation_id: str,
+        answer: str | None,
+        wait: float,
+        step: str | None = None,
     ) -> GoalAnswer:
         actor_check = ActorCheck(caller, user.tenant, correlation_id)
 
         def run(_job: Job[Reply]) -> Reply:
             return self._context.workspace.goals.answer(
-                correlation_id, answer, user=user.user, tenant=user.tenant, hook=actor_check
+                correlation_id, answer, user=user.user, tenant=user.tenant, step=step, hook=actor_check
             )
 
-        key = f"goal-answer:{digest([caller.id, user.user, user.tenant, correlation_id, answer])}"
+        key = f"goal-answer:{digest([caller.id, user.user, user.tenant, correlation_id, answer, step])}"
         return self._start(caller, user, correlation_id, key, actor_check.wrap(run), wait)
 
     def _start(self, caller: Caller, user: User, correlation: str, key: str, run: Run, wait: float) -> GoalAnswer:
@@ -310,6 +327,30 @@ class GoalRequestService:
         self._owned_goals.require_free(caller, user.tenant, correlation)  # two callers may request one id at once
         self._context.workspace.approvals.change_signal.notify()  # the goal may wait in an inbox now
         return self._answers.build_answer(caller, reply)
+
+
+def require_named_step(now: GoalStatus, step: str | None, correlation_id: str) -> None:
+    """Refuse an answer that does not say for which step of a goal with several steps it is.
+
+    A repeated answer to a step that was decided before is not refused here. It is not used again.
+    """
+    if step is None and not now.has_several_steps:
+        return
+    if step is not None and not now.has_several_steps and step == now.step_id:
+        return
+    waits = f"the step that waits is {now.waiting_step}" if now.waiting_step else "no step of it waits for an answer"
+    what = (
+        f"this goal has several steps, and the answer does not say for which it is; {waits}"
+        if step is None
+        else "this goal has no such step; it has a single one"
+    )
+    if step is None or not now.has_several_steps:
+        raise RefusedError(
+            Reason.MALFORMED,
+            what,
+            where=f"step, correlation {correlation_id}",
+            next_step="Read the question that waits. If it has the id of a step, give this id with the answer.",
+        )
 
 
 def _subject(tenant: str, correlation_id: str) -> str:

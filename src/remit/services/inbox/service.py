@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.contracts.services.common import (
     Decision,
+    GoalAnswer,
     GoalAsked,
     Question,
     QuestionKind,
@@ -143,6 +144,7 @@ class Inbox:
                 approved=decision.approved,
                 caller=who,
                 reason=decision.reason,
+                step=decision.step,
             )
             return self._goal_view(_require_tenant(tenant), name).question
         view = self._plans.decide(
@@ -251,6 +253,7 @@ class Inbox:
             created_at=goal.asked_at,
             expires_at=expires_at(goal.asked_at, APPROVAL_LIFE),
             link=self._context.link("inbox", "goal", goal.tenant_id, goal.correlation_id),
+            step=goal.step_id or None,
         )
 
     def _decided_question(self, decided: DecidedGoal) -> Question:
@@ -283,6 +286,7 @@ class Inbox:
             created_at=status.goal.asked_at,
             expires_at=expires_at(status.goal.asked_at, ANSWER_LIFE),
             link=self._context.link("inbox", "confirmation", status.tenant_id, correlation_id),
+            step=status.goal.step_id or None,
         )
         return QuestionView(question=question, goal=view_goal(status.goal, status.prompt, status.language))
 
@@ -308,11 +312,22 @@ class Inbox:
             raise _malformed_error("a confirmation needs an answer in words", "answer", advice)
         user = _require_user(who, tenant)
         question = self._confirmation_view(user, name).question
-        answer = self._goals.answer(user, name, decision.answer)
-        if answer.waiting_for == "confirmation":
+        answer = self._goals.answer(user, name, decision.answer, step=decision.step)
+        if answer.waiting_for == "confirmation" and (question.step is None or _step_of(answer) == question.step):
             return question  # the answer was unclear, and the question is asked again
-        state = "DENIED" if answer.state == "refused" else "APPROVED"
+        state = "DENIED" if answer.state == "refused" or _is_refused(answer, question.step) else "APPROVED"
         return question.model_copy(update={"state": state, "decided_by": who.person.signature})
+
+
+def _step_of(answer: GoalAnswer) -> str | None:
+    """Return the step of a goal that waits now."""
+    return answer.waiting.step if answer.waiting is not None else None
+
+
+def _is_refused(answer: GoalAnswer, step: str | None) -> bool:
+    """Tell whether this step of a goal with several was refused."""
+    steps = answer.steps.steps if answer.steps is not None else ()
+    return any(each.step_id == step and each.state == "refused" for each in steps)
 
 
 def _require_person(caller: Caller, right: Right) -> PersonCaller:
@@ -398,5 +413,7 @@ def view_goal(goal: WaitingGoal, prompt: str | None = None, prompt_language: str
         policy_reasons=dict(goal.policy_reasons),
         problem=goal.problem or None,
         prompt=prompt,
+        step=goal.step or None,
+        place=goal.place or None,
         prompt_language=prompt_language,
     )

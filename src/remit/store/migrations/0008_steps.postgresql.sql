@@ -14,6 +14,6 @@ CREATE UNIQUE INDEX agent_execution_ledger_attempts
 CREATE INDEX agent_execution_current_started
   ON agent_execution_current (tenant_id, correlation_id) WHERE step_id = 'goal' AND event = 'STARTED'
 --;;
--- The rollbacks of whole goals that were allowed, for the same purpose.
+-- The questions whether such a goal is rolled back, for the same reason.
 CREATE INDEX agent_execution_current_undone
-  ON agent_execution_current (tenant_id, plan_id) WHERE event = 'UNDO_ALLOWED'
+  ON agent_execution_current (tenant_id, correlation_id) WHERE step_id > 'goal-' AND step_id < 'goal.'

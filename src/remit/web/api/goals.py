@@ -88,7 +88,7 @@ def answer_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) ->
     reply = call.parse(GoalReply)
     _require_own(call, Right.CONFIRM, tenant, correlation_id)
     with call.waiting() as wait:
-        return _to_response(call.services.goals.answer(call.caller, correlation_id, reply.answer, wait))
+        return _to_response(call.services.goals.answer(call.caller, correlation_id, reply.answer, wait, reply.step))
 
 
 @router.post(
@@ -112,7 +112,7 @@ def continue_goal(call: BodyRequestDep, tenant: PathId, correlation_id: PathId) 
     f"{_ONE}/undo",
     **operation(
         "undoGoal",
-        "Undo a goal with a new goal",
+        "Undo a goal with a new goal, or a goal with several steps by its own rollbacks",
         right=Right.ASK,
         body=Nothing,
         answers={200: GoalAnswer, 202: GoalAnswer},

@@ -121,6 +121,9 @@ class GoalReply(Contract):
     """The user's answer, in a word of their language that the question lists."""
 
     answer: Annotated[str, Field(min_length=1, max_length=200)]
+    step: Identifier | None = Field(
+        default=None, description="The id of the step that the answer is for. Required if the goal has several steps."
+    )
 
 
 class Invite(Contract):

@@ -261,7 +261,7 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
     services = get_services(request)
     kind, name, tenant = _kind(form.one("kind")), form.one("id"), form.given("tenant")
     if kind == "confirmation":
-        decision = Decision.from_tree({"answer": form.one("answer")}, source="form")
+        decision = Decision.from_tree({"answer": form.one("answer"), "step": form.given("step")}, source="form")
         left = services.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
         return "unclear" if left.state == "PENDING" else "answered"
     choice = form.one("decision")
@@ -272,6 +272,7 @@ def _decide(request: Request, viewer: Viewer, form: FormFields) -> str:
         "approved": approved,
         "reason": form.given("reason"),
         "shown_digest": form.given("digest") if approved else None,
+        "step": form.given("step"),
     }
     decision = Decision.from_tree(tree, source="form")
     if kind == "plan":

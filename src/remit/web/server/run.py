@@ -54,6 +54,7 @@ class HttpServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if counter % TICKS_A_MINUTE == TICKS_A_MINUTE - 1:
             asyncio.get_running_loop().run_in_executor(None, self._services.state_counted_entries)
+            asyncio.get_running_loop().run_in_executor(None, self._services.continue_overdue_goals)
         return await super().on_tick(counter)
 
     def stop(self) -> None:
