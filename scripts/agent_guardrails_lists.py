@@ -89,6 +89,11 @@ FILE_IMPORTS: Final = {
         "remit.execution.recovery": names("Recovered"),
         "remit.fs.state_dir": names("StateDirectory"),
     },
+    "goals/composite/started_goals.py": {  # asks the core to continue stored goals, and whether a process is dead
+        "remit.execution.journal": names("is_orphan"),
+        "remit.execution.recovery": names("Recovered"),
+        "remit.goals.rules_loader": ANY,
+    },
     "goals/rules_loader.py": {
         "remit.goals.access.policy_files": names("read_policy_files"),
         "remit.goals.binding.file_cache": names("FileCache"),  # reads only

@@ -64,7 +64,7 @@ class Services:
             _LOG.warning("counted refusals are not stated yet", extra={"why": str(problem)})
 
     def continue_overdue_goals(self) -> None:
-        """Continue the goals with several steps that nobody answered in time. A server calls this now and then."""
+        """Continue the goals with several steps that no person answered in time. A server calls this now and then."""
         try:
             for report in self.workspace.goals.continue_overdue():
                 if report.problem is not None:

@@ -23,7 +23,7 @@ class WaitingStep(Contract):
 
 
 class GoalStep(Contract):
-    """One step of a goal: what it runs, with which values, and what has become of it."""
+    """One step of a goal: what it runs, with which values, and its outcome."""
 
     name: ShortText
     step_id: Identifier

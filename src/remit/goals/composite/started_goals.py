@@ -1,4 +1,4 @@
-"""Continues the goals with several steps that no process works on: after a crash, and when nobody answered in time.
+"""Continues the goals with several steps that no process works on: after a crash, and when no person answered in time.
 
 What is left to do comes from the ledger. Two processes may continue one goal at once: each event happens once.
 """
@@ -53,7 +53,7 @@ class StartedGoals:
         return self._continue_those(self._is_interrupted)
 
     def continue_overdue(self) -> list[Recovered[Any]]:
-        """Continue the goals that nobody answered in time, and those that stand still for long."""
+        """Continue the goals that no person answered in time, and those that stand still for long."""
         return self._continue_those(self._is_overdue)
 
     def _continue_those(self, is_due: Callable[[StartedGoal], bool]) -> list[Recovered[Any]]:
@@ -63,14 +63,13 @@ class StartedGoals:
 
     def _is_interrupted(self, started: StartedGoal) -> bool:
         """Tell whether no process works on a goal: its action has ended, and no later attempt is to come."""
-        ledger = self._core.ledger()
-        with ledger.store.reading_pooled() as connection:
+        with self._core.ledger().store.reading_pooled() as connection:
             last = self._last_event(connection, started)
             if last is None or last.row.event not in {"DISPATCHED", "RETRIED"}:
                 return last is None or last.row.event != "FAILED" or not self._is_early(started)
             key = (last.row.simulation_entry_ref or "").removeprefix("simulation/")
             claimed = read_claim(connection, ClaimKey(started.tenant_id, "simulation", key))
-            return not isinstance(claimed, ClaimHeld) or is_orphan(claimed, ledger.store.dialect)
+            return not isinstance(claimed, ClaimHeld) or is_orphan(claimed, connection.dialect)
 
     def _is_overdue(self, started: StartedGoal) -> bool:
         """Tell whether the time of a question is over, or a goal that waits for no person has stood still for long."""

@@ -1,4 +1,4 @@
-"""The steps of a goal for its readers: what each one runs, and what has become of it. It is read from the ledger only.
+"""The steps of a goal for its readers: what each one runs, and its outcome. It is read from the ledger only.
 
 An agent gets no more than for a goal with a single step. Values that a step read from a database or a file, and that
 another step uses, are for people.
