@@ -67,6 +67,7 @@ def test_an_agent_follows_the_steps_and_the_user_answers_each(site: ServedWorksp
         assert (done["state"], done["steps"]["outcome"], office.archived()) == ("done", "COMPLETED", ["two"])
         told = talk.ok("goal_status", correlation_id=name)
         assert (told["state"], "two" in json.dumps(told)) == ("done", False)
+        assert set(told["outcome"]["simulation_outcome"]["payload"]) == {"type", "withheld"}
 
     events = site.get("/v1/ledger/acme/entries?kind=agent.step&limit=100", site.admin).tree["items"]
     whole = [each["entry"]["payload"] for each in events if each["entry"]["payload"]["step_id"] == "goal"]
