@@ -1,4 +1,7 @@
-"""AT-AGENT-01 to AT-AGENT-13, on both stores; and to each a twin, in which the rule is broken and that is noticed."""
+"""AT-AGENT-01 to AT-AGENT-13, on both stores; and to each a twin, in which the rule is broken and that is noticed.
+
+AT-AGENT-14 to AT-AGENT-22, about goals with several steps, are in the folder `composite`.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -54,7 +57,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return Calls(monkeypatch)
 
 
-# --- 01: one simulation a cycle -------------------------------------------------------------------------------------
+# --- 01: one dispatch for a packet with one step --------------------------------------------------------------------
 
 
 def check_01(office: Office) -> None:
@@ -80,7 +83,8 @@ def test_at_agent_01_single_step_dispatch(office: Office) -> None:
 
 
 @pytest.mark.req("AC-15")
-def test_at_agent_01_twin_a_second_step_is_noticed(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_agent_01_twin_a_second_dispatch_is_noticed(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A goal may have several steps now, if its packet names them. A packet with one step still has one dispatch."""
     real = AgentCore._dispatch  # noqa: SLF001 - the rule is broken where it stands
     more = ["archive the note two"]
 

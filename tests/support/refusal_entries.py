@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from remit.workspace.workspace import Workspace
 
-KINDS = ("request.refused", "plan.refused", "rollback.refused", "refusals.counted")
+KINDS = ("request.refused", "plan.refused", "rollback.refused", "task.refused", "refusals.counted")
 
 
 class RefusalEntry(NamedTuple):
@@ -20,7 +20,7 @@ class RefusalEntry(NamedTuple):
 def refusal_entries(workspace: Workspace, after: int = 0) -> list[RefusalEntry]:
     marks = ", ".join("?" * len(KINDS))
     query = f"""SELECT kind, actor, correlation_id, payload FROM ledger_entries
-      WHERE seq > ? AND kind IN ({marks}) ORDER BY seq"""
+      WHERE tenant_id = 'default' AND seq > ? AND kind IN ({marks}) ORDER BY seq"""
     with workspace.store.reading() as connection:
         return [
             RefusalEntry(row[0], row[1], row[2], json.loads(row[3])) for row in connection.rows(query, (after, *KINDS))
@@ -29,7 +29,7 @@ def refusal_entries(workspace: Workspace, after: int = 0) -> list[RefusalEntry]:
 
 def last_seq(workspace: Workspace) -> int:
     with workspace.store.reading() as connection:
-        row = connection.one("SELECT coalesce(max(seq), 0) FROM ledger_entries")
+        row = connection.one("SELECT coalesce(max(seq), 0) FROM ledger_entries WHERE tenant_id = 'default'")
     assert row is not None
     return int(row[0])
 

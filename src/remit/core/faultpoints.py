@@ -103,6 +103,7 @@ FAULT_POINTS: Final = frozenset(
         "call.returned",
         "goal.documents_kept",
         "goal.decided",
+        "goal.ended",
         "simulation.dispatched",
         "simulation.ran",
         "proposal.inserted",

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
+from remit.contracts.browser.browser import Action
 from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.plans.plan import Plan
+from remit.contracts.tasks.task import TaskManifest
 from remit.core.canonical import digest_bytes
 from remit.core.errors import RefusedError, RemitError
 from remit.core.ids import DEFAULT_TENANT
@@ -28,7 +30,7 @@ REQUEST_REFUSED: Final = "request.refused"
 """The kind of these entries. An agent does not get them as events: they are for people."""
 PlanRequest = Literal["preview", "propose", "compute", "approve", "deny", "apply", "run", "cancel", "rollback"]
 PLAN_REQUESTS: Final = frozenset(get_args(PlanRequest))
-Request = PlanRequest | Literal["confirm"]
+Request = PlanRequest | Literal["confirm", "task", "lease", "browse", "ask"]
 """What a caller asked for. The set is fixed: refusals are counted by it."""
 Caller = str | Callable[[], str] | None
 """The name of the caller, or a function that finds it out. It is called only if the request was refused."""
@@ -73,6 +75,32 @@ def about_name(name: str) -> FindSubject:
     return find
 
 
+def about_task(manifest: bytes) -> FindSubject:
+    """The request is about the task of this manifest. It is parsed only if the request was refused."""
+
+    def find() -> Subject | None:
+        try:
+            parsed = TaskManifest.parse(manifest)
+        except RefusedError:
+            return None
+        return Subject(parsed.task_id, {"task_id": parsed.task_id, "capability_id": parsed.capability_id})
+
+    return find
+
+
+def about_action(action: bytes) -> FindSubject:
+    """The request is this action of a browser. It is parsed only if it was refused."""
+
+    def find() -> Subject | None:
+        try:
+            parsed = Action.parse(action)
+        except RefusedError:
+            return None
+        return Subject(parsed.action_id, {"action_id": parsed.action_id})
+
+    return find
+
+
 class Refusals:
     """Records the refusals of one workspace."""
 
@@ -97,6 +125,18 @@ class Refusals:
             raise
         finally:
             _recording.reset(token)
+
+    @contextmanager
+    def recording_in_job(self, operation: Request, caller: Caller, about: FindSubject) -> Iterator[None]:
+        """Record a refusal of the work inside, in a thread of its own.
+
+        The thread has the context of the caller that started it, and may outlast the caller's `recording`.
+        """
+        try:
+            yield
+        except RefusedError as problem:
+            self.record(operation, caller, about, problem)
+            raise
 
     def record(self, operation: Request, caller: Caller, about: FindSubject, problem: RefusedError) -> None:
         """Record one refusal. A failure to record it is logged, and hides the refusal from no caller."""

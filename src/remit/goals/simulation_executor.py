@@ -34,7 +34,7 @@ from remit.execution.engine import (
     run_operation,
 )
 from remit.execution.journal import ExtraRecord, RequestIds
-from remit.execution.recovery import Recovered, recover
+from remit.execution.recovery import NOT_KNOWN, Recovered, recover
 from remit.goals.binding.binding import fill
 from remit.goals.composite.layout import PlannedStep
 from remit.goals.composite.progress import retry_problem, retry_time
@@ -273,8 +273,10 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
     ) -> SimulationOutcome:
         code = goal_code(problem.reason)
         request.start_refusals[:] = [problem] if checkpoint is None else []
+        # A refusal, or an end before the action was started. Of a dispatch that a person closed, nothing is known.
+        effect = "UNKNOWN" if NOT_KNOWN in problem.what else "NONE"
         return SimulationOutcome(
-            payload={"error": dict(problem.as_json()), EFFECT: "NONE"},  # a refusal: the action was never started
+            payload={"error": dict(problem.as_json()), EFFECT: effect},
             reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and checkpoint is None else code,
             audit_refs=(),
             proof_refs=_proofs(request.envelope),

@@ -16,6 +16,7 @@ from remit.contracts.services.common import BrowseAnswer, BrowserStatus, Waiting
 from remit.core.canonical import digest_bytes
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
+from remit.execution.refusals import about_action
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.person import AGENT_VARIABLES
 from remit.services.base.context import ServiceContext, require_wait
@@ -45,6 +46,10 @@ class BrowserService:
 
     def act(self, caller: Caller, action: bytes, wait: float = 0.0) -> BrowseAnswer:
         """Carry out one action with the caller's token. The execution engine checks the action against the token."""
+        with self._context.workspace.refusals.recording("browse", caller.id, about_action(action)):
+            return self._act(caller, action, wait)
+
+    def _act(self, caller: Caller, action: bytes, wait: float) -> BrowseAnswer:
         require(caller, Right.BROWSE)
         require_wait(wait)
         if not isinstance(caller, AgentCaller):  # a second check, so that not everything depends on the table of rights

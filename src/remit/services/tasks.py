@@ -13,6 +13,7 @@ from remit.contracts.tasks.task import LeaseToken, TaskManifest
 from remit.core.canonical import digest_bytes
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT
+from remit.execution.refusals import about_task
 from remit.identity.callers import AgentCaller, Caller
 from remit.masking import mask_json
 from remit.services.agent_tasks import DIGEST_WITHHELD, has_content_digest, require_not_protected, result_for_agent
@@ -60,13 +61,18 @@ class TaskService:
 
     def run(self, caller: Caller, manifest: bytes, lease: bytes, wait: float = 0.0) -> TaskAnswer:
         """Run a leased task. The ledger records the caller with the intent, so that the caller can read it later."""
-        require_wait(wait)
-        started = self.start(caller, manifest, lease)
+        with self._context.workspace.refusals.recording("task", caller.id, about_task(manifest)):
+            require_wait(wait)
+            started = self.start(caller, manifest, lease)
         started.job.wait(wait)
         return started.answer()
 
     def start(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
         """Start a leased task, for a caller that waits by itself. Returns quickly; the job does the work."""
+        with self._context.workspace.refusals.recording("task", caller.id, about_task(manifest)):
+            return self._start(caller, manifest, lease)
+
+    def _start(self, caller: Caller, manifest: bytes, lease: bytes) -> StartedTask:
         require(caller, Right.RUN_TASK)
         parsed = TaskManifest.parse(manifest, source="manifest")
         request_entry = task_request_entry(caller, parsed.task_id, parsed.capability_id)
@@ -74,7 +80,8 @@ class TaskService:
 
         def execute(job: Job[_TaskRun]) -> _TaskRun:
             if is_agent:
-                require_not_protected(self._context.workspace, parsed, lease)
+                with self._context.workspace.refusals.recording_in_job("task", caller.id, about_task(manifest)):
+                    require_not_protected(self._context.workspace, parsed, lease)
             refusals: list[RefusedError] = []
             stored: list[bool] = []
             result = self._context.workspace.tasks.execute(
@@ -84,6 +91,7 @@ class TaskService:
                 on_stored=lambda: stored.append(True),
                 on_progress=lambda done, total: job.report_progress("bytes", done, total),
                 leased=request_entry,
+                actor=caller.actor,
             )
             return _TaskRun(result, bool(stored), refusals[0] if refusals else None)
 
@@ -127,6 +135,10 @@ class TaskService:
 
     def lease(self, caller: Caller, manifest: bytes, life: timedelta) -> LeaseToken:
         """Sign a lease for exactly this task."""
+        with self._context.workspace.refusals.recording("lease", caller.id, about_task(manifest)):
+            return self._lease(caller, manifest, life)
+
+    def _lease(self, caller: Caller, manifest: bytes, life: timedelta) -> LeaseToken:
         require(caller, Right.LEASE)
         if not timedelta(0) < life <= MAX_LEASE_LIFE:
             raise RefusedError(

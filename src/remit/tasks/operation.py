@@ -113,6 +113,7 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
     leased: NewEntry | None = None
     """The entry of a lease that was issued for this run only. It is written together with the intent."""
     name: str = field(default="task", init=False)
+    counts_refusals_as: str = field(default="task", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
         manifest, lease = raw

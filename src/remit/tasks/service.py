@@ -114,13 +114,14 @@ class Tasks:
         correlation_id: str | None = None,
         seconds: float | None = None,
         leased: NewEntry | None = None,
+        actor: str | None = None,
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(excluded=(TaskManifest.parse(manifest).task_id,))
         limit = None if seconds is None else min(seconds, self._seconds)
         operation = self.operation(on_progress, correlation_id, limit, leased)
         outcome = run_operation(
-            operation, (manifest, lease), self._context(), on_refusal=on_refusal, on_stored=on_stored
+            operation, (manifest, lease), self._context(), on_refusal=on_refusal, on_stored=on_stored, actor=actor
         )
         if isinstance(outcome, Preview):
             raise UsageError(Reason.MISUSE, "a full run ended in a preview")

@@ -92,6 +92,7 @@ KILLED_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "crash/goals/test_killed.py": (
         *("goal.decided", "goal.documents_kept", "simulation.dispatched", "simulation.ran"),
     ),
+    "goals/composite/test_acceptance_steps.py": ("goal.ended",),
     "web/test_revocations.py": ("people.ended", "people.recorded"),
 }
 """Below `tests`: the file that names the point and kills there. A new point gets a row here or in a table above."""

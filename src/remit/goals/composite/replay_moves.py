@@ -9,11 +9,12 @@ from remit.contracts.goals.packets import FINDER_PACKET, SimulationMatchPacket
 from remit.contracts.goals.simulation import CompositeBinding
 from remit.core.errors import RemitError
 from remit.goals.composite.layout import WHOLE, PlannedStep, is_undo, planned_steps, rollback_id_of, rolled_back_id
-from remit.goals.composite.progress import ENDINGS, End, RetryStep, RollBackStep, RunStep, next_move
+from remit.goals.composite.progress import End, Move, RetryStep, RollBackStep, RunStep, next_move
 from remit.goals.decisions import DecisionRecord
 from remit.goals.rules import PastRules
 from remit.ledger.documents import DocumentStore
 from remit.ledger.goal_queries import Recorded
+from remit.ledger.projections import TRANSITIONS
 
 
 def find_move_problems(
@@ -59,35 +60,55 @@ def _layout(documents: DocumentStore, past: PastRules, record: DecisionRecord) -
 def _problems(
     documents: DocumentStore, steps: Sequence[PlannedStep], rows: Sequence[Recorded], *, keep: bool
 ) -> Iterator[tuple[int, str]]:
-    begun: set[str] = set()
+    events: dict[str, str] = {}
     for number, each in enumerate(rows):
-        row, before = each.row, rows[:number]
-        is_first, name = row.step_id not in begun, row.step_id
-        begun.add(row.step_id)
-        if not steps or is_undo(row.step_id):
-            continue
-        if row.step_id == WHOLE:
-            if row.event in ENDINGS:
-                move = next_move(steps, before, keep=keep)
-                if not isinstance(move, End) or move.ending != row.event:
-                    yield each.seq, f"the rows before it lead to another end than {row.event}"
-        elif row.event == "RETRIED":
+        row, last = each.row, events.get(each.row.step_id, "")
+        events[row.step_id] = row.event
+        if row.event not in TRANSITIONS.get(last, ()):
+            yield each.seq, f"a row before it is missing: {last or 'nothing'} is not followed by {row.event}"
+        elif steps and not is_undo(row.step_id):
+            before = rows[:number]
             move = next_move(steps, before, keep=keep)
-            if not (isinstance(move, RetryStep) and (move.step.step_id, str(move.attempt)) == (name, row.attempt)):
-                yield each.seq, "the rows before it do not allow this attempt"
-        elif is_first and not _is_due(steps, before, name, keep=keep):
-            yield each.seq, "the rows before it lead to another step"
-        elif why := _outputs_differ(documents, steps, before, each):
-            yield each.seq, why
+            why = _move_problem(move, before, each, is_first=not last) or _outputs_differ(
+                documents, steps, before, each
+            )
+            if why:
+                yield each.seq, why
 
 
-def _is_due(steps: Sequence[PlannedStep], before: Sequence[Recorded], step_id: str, *, keep: bool) -> bool:
-    """Tell whether the rows before lead to this step, or to the rollback that it is."""
-    move = next_move(steps, before, keep=keep)
+def _move_problem(move: Move, before: Sequence[Recorded], made: Recorded, *, is_first: bool) -> str:
+    """Say why a row is not the next move after the rows before it. Empty if it is, or belongs to a begun step."""
+    row = made.row
+    if row.step_id == WHOLE:
+        is_end = isinstance(move, End) and move.ending == row.event and not move.is_recorded
+        return "" if is_end or row.event == "STARTED" else f"the rows before it lead to another end than {row.event}"
+    if row.event == "RETRIED":
+        is_next = isinstance(move, RetryStep) and (move.step.step_id, str(move.attempt)) == (row.step_id, row.attempt)
+        return "" if is_next else "the rows before it do not allow this attempt"
+    if is_first and not _is_due(move, row.step_id):
+        return "the rows before it lead to another step"
+    if is_first and not _is_covered(before, made):
+        return "it refers to the confirmation of another step than the one that it rolls back"
+    return ""
+
+
+def _is_due(move: Move, step_id: str) -> bool:
+    """Tell whether the move is this step, or the rollback that it is."""
     original = rolled_back_id(step_id)
     if original is not None:
         return isinstance(move, RollBackStep) and move.step.step_id == original
     return isinstance(move, RunStep) and move.step.step_id == step_id
+
+
+def _is_covered(before: Sequence[Recorded], first: Recorded) -> bool:
+    """Tell whether a rollback refers to the confirmation of the step that it rolls back, and to no other."""
+    original = rolled_back_id(first.row.step_id)
+    proofs = {each.row.confirmation_parse_proof_ref for each in before if _is_done(each, original)}
+    return original is None or proofs == {first.row.confirmation_parse_proof_ref}
+
+
+def _is_done(recorded: Recorded, step_id: str | None) -> bool:
+    return (recorded.row.step_id, recorded.row.event) == (step_id, "SUCCEEDED")
 
 
 def _outputs_differ(

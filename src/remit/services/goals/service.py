@@ -4,8 +4,10 @@ An agent requests goals for the user of its token, a person for their own user. 
 transaction of the goal's first decision. From then on an agent finds its own goals, and before that it owns no id.
 """
 
+import functools
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from remit.contracts.base import MAX_TEXT
 from remit.contracts.goals.goal import DEFAULT_LANGUAGE
@@ -15,6 +17,7 @@ from remit.contracts.services.ledger import Replayed as ReplayedTold
 from remit.core.canonical import digest
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.ids import render_time, uuid7
+from remit.execution.refusals import about_name
 from remit.goals.history import read_history
 from remit.goals.service import Reply
 from remit.goals.status import GoalStatus, WaitingGoal, read_goal_awaiting_confirmation
@@ -31,6 +34,9 @@ from remit.services.goals.ownership import OwnedGoals, is_tenant_of
 from remit.services.goals.states import line_state
 
 MAX_LISTED: Final = 200
+NO_ID: Final = "unknown"
+"""The correlation of a refused request for a goal without an id. Its words may hold a secret."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class GoalPrompt(NamedTuple):
@@ -52,6 +58,17 @@ class GoalApproval(NamedTuple):
     reason: str
 
 
+def _records_refusals(method: F) -> F:
+    """Record a refusal of a method that takes a caller and the id of a goal."""
+
+    @functools.wraps(method)
+    def recorded(self: "GoalRequestService", caller: Caller, correlation_id: str, *more: Any, **given: Any) -> Any:
+        with self._context.workspace.refusals.recording("ask", caller.id, about_name(correlation_id)):
+            return method(self, caller, correlation_id, *more, **given)
+
+    return cast("F", recorded)
+
+
 class GoalRequestService:
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
@@ -71,6 +88,19 @@ class GoalRequestService:
 
         The same words with the same id continue the goal in its current state.
         """
+        about = about_name(NO_ID if correlation_id is None else correlation_id)
+        with self._context.workspace.refusals.recording("ask", caller.id, about):
+            return self._ask(caller, utterance, language, correlation_id, reply_to, wait)
+
+    def _ask(
+        self,
+        caller: Caller,
+        utterance: str,
+        language: str,
+        correlation_id: str | None,
+        reply_to: str | None,
+        wait: float,
+    ) -> GoalAnswer:
         require(caller, Right.ASK)
         require_wait(wait)
         user = find_user(caller)
@@ -104,6 +134,7 @@ class GoalRequestService:
 
         return self._start(caller, user, correlation, key, actor_check.wrap(run), wait)
 
+    @_records_refusals
     def resume(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
         """Continue a goal of the caller that another person has approved meanwhile. It confirms nothing."""
         require(caller, Right.ASK)
@@ -112,6 +143,7 @@ class GoalRequestService:
         self._owned_goals.require(caller, user, correlation_id)
         return self._submit_answer(caller, user, correlation_id, None, wait)
 
+    @_records_refusals
     def answer(
         self, caller: Caller, correlation_id: str, answer: str, wait: float = 30.0, step: str | None = None
     ) -> GoalAnswer:
@@ -128,6 +160,7 @@ class GoalRequestService:
         require_named_step(now, step, correlation_id)
         return self._submit_answer(caller, user, correlation_id, answer, wait, step)
 
+    @_records_refusals
     def undo(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
         """Roll a goal back with a new goal, which passes the same gates. The answer has the id of the new goal.
 
@@ -283,7 +316,11 @@ class GoalRequestService:
         return self._start(caller, user, correlation_id, key, actor_check.wrap(run), wait)
 
     def _start(self, caller: Caller, user: User, correlation: str, key: str, run: Run, wait: float) -> GoalAnswer:
-        job = self._context.jobs.start(key, run, subject=_subject(user.tenant, correlation), owner=caller.id)
+        def recorded(job: Job[Reply]) -> Reply:
+            with self._context.workspace.refusals.recording_in_job("ask", caller.id, about_name(correlation)):
+                return run(job)
+
+        job = self._context.jobs.start(key, recorded, subject=_subject(user.tenant, correlation), owner=caller.id)
         if not job.wait(wait):
             return build_running_answer(user.tenant, correlation, None, user.user)
         reply = job.result()
