@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -18,7 +19,7 @@ from tests.support.web_server import ServedWorkspace
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    settings = {"connections": CONNECTIONS, "web": {"port": 0}}
+    settings: dict[str, Any] = {"connections": CONNECTIONS, "web": {"port": 0}}
     clock = MovableClock()
     made = Office(tmp_path, simulations=PARTS, policy=POLICY, promoted=False, clock=clock, **settings)
     with duckdb.connect(str(made.root / "shop.duckdb")) as connection:
