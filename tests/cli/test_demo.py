@@ -41,6 +41,8 @@ GOAL_STEPS = (
     "The history of this goal",
     "The same in Arabic: أرشف الملاحظة july",
     "Tom asks for the same, and confirms",
+    "Mia asks for three steps: archive april then may then june",
+    "The same in German: archiviere april dann may dann june",
 )
 WITHOUT_DUCKDB = "import sys; sys.modules['duckdb'] = None; from remit.cli import main; main()"
 

@@ -1,4 +1,4 @@
-"""The part of `remit demo` on goals: in a user's words, in two languages, confirmed, denied and replayed."""
+"""The part of `remit demo` on goals: in a user's words, confirmed, denied, replayed, and in several steps."""
 
 import json
 from typing import Any, Final
@@ -49,27 +49,51 @@ _UNDO: Final[dict[str, Any]] = {
     "rollback": "archive-note",
     "binding": {"type": "undo"},
 }
+_STEPS: Final = {"one": "first", "two": "second", "three": "third"}
+"""The field that each step archives, by the name of the step."""
+_TIDY: Final[dict[str, Any]] = {
+    "id": "tidy",
+    "version": "1",
+    "title": {"en": "Archive three notes", "de": "Drei Notizen archivieren"},
+    "impact": "impactful",
+    "risk": "LOW",
+    "access_action": "archive_note",
+    "fields": {each: {"type": "identifier", "question": f"Which {each} note?"} for each in _STEPS.values()},
+    "phrases": {
+        "en": ["archive {first} then {second} then {third}"],
+        "de": ["archiviere {first} dann {second} dann {third}"],
+    },
+    "binding": {
+        "type": "composite",
+        "steps": [
+            {"id": name, "simulation": "archive-note", "fields": {"note": f"{{{each}}}"}}
+            for name, each in _STEPS.items()
+        ],
+    },
+}
+_SIMULATIONS: Final = (_ARCHIVE, _UNDO, _TIDY)
 
 
 def write_goal_files(workspace: Workspace) -> None:
     """Write the files that the settings name. Without them, no other part of the demo could run."""
-    catalogue = {"version": 1, "simulations": [_ARCHIVE, _UNDO]}
+    catalogue = {"version": 1, "simulations": _SIMULATIONS}
     (workspace.root / "simulations.json").write_text(json.dumps(catalogue, ensure_ascii=False), encoding="utf-8")
     (workspace.root / "access.cedar").write_text(_POLICY, encoding="utf-8")
     (workspace.root / "notes").mkdir()
-    for name in ("june", "july"):
+    for name in ("april", "may", "june", "july"):
         (workspace.root / "notes" / f"{name}.txt").write_text(f"{name}\n", encoding="utf-8")
 
 
 def show_goals(workspace: Workspace, announce: Announce) -> None:
     write_goal_files(workspace)
     who = person_at_terminal({})
-    for each in (_ARCHIVE, _UNDO):
+    for each in _SIMULATIONS:
         workspace.promotion.promote(each["id"], tenant_id=TENANT, who=who)
     announce("A person promotes a simulation", "archive-note is ACTIVE for acme, exactly as it is in the file now")
     _ask(workspace, announce)
     _ask_in_arabic(workspace, announce)
     _denied(workspace, announce)
+    _several_steps(workspace, announce)
 
 
 def _ask(workspace: Workspace, announce: Announce) -> None:
@@ -103,6 +127,40 @@ def _denied(workspace: Workspace, announce: Announce) -> None:
     announce("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it for Tom")
 
 
+def _several_steps(workspace: Workspace, announce: Announce) -> None:
+    """Two goals with three steps. The third cannot run, or the user refuses it."""
+    failed = _stopped(workspace, "archive april then may then june", "en", ("yes", "yes", "yes"))
+    _expect(failed, "SIMULATION_REFUSED")
+    announce(
+        "Mia asks for three steps: archive april then may then june",
+        "each asked for a yes; the third could not run: june is archived already; april and may were brought back",
+    )
+    refused = _stopped(workspace, "archiviere april dann may dann june", "de", ("ja", "ja", "nein"))
+    _expect(refused, "CONFIRMATION_REFUSED")
+    announce(
+        "The same in German: archiviere april dann may dann june",
+        "ja, ja, nein: the first two steps were done and rolled back, the third was never started; replayed, all agree",
+    )
+
+
+def _stopped(workspace: Workspace, words: str, language: str, answers: tuple[str, ...]) -> Reply:
+    """Ask for several steps, answer each question, and require that no effect remains."""
+    reply = workspace.ask(words, user="mia", tenant=TENANT, language=language)
+    asked: set[str | None] = set()
+    for answer in answers:
+        _expect(reply, "CONFIRMATION_REQUIRED")
+        asked.add(reply.outcome.step_id)
+        reply = _answer(workspace, reply, answer, step=reply.outcome.step_id)
+    require(len(asked) == len(answers), "a step was not asked about by itself")
+    done = workspace.root / "archive"
+    for note in ("april", "may"):
+        is_back = (workspace.root / "notes" / f"{note}.txt").exists() and not (done / f"{note}.txt").exists()
+        require(is_back, f"the step that archived {note} was not rolled back")
+    decisions = workspace.goals.replay(reply.goal.correlation_id, tenant=TENANT)
+    require(all(each.agrees for each in decisions), "a replayed decision about a step differs")
+    return reply
+
+
 def _trace(workspace: Workspace, correlation_id: str, announce: Announce) -> None:
     decisions = workspace.goals.replay(correlation_id, tenant=TENANT)
     require(all(each.agrees for each in decisions), "a replayed decision differs")
@@ -114,9 +172,9 @@ def _trace(workspace: Workspace, correlation_id: str, announce: Announce) -> Non
     announce("The history of this goal", summary)
 
 
-def _answer(workspace: Workspace, reply: Reply, answer: str) -> Reply:
+def _answer(workspace: Workspace, reply: Reply, answer: str, step: str | None = None) -> Reply:
     goal = reply.goal
-    return workspace.goals.answer(goal.correlation_id, answer, user=goal.user_id, tenant=goal.tenant_id)
+    return workspace.goals.answer(goal.correlation_id, answer, user=goal.user_id, tenant=goal.tenant_id, step=step)
 
 
 def _expect(reply: Reply, code: str) -> None:
