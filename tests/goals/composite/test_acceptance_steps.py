@@ -137,7 +137,7 @@ def check_15(office: Office) -> None:
         f" WHERE verdict = 'CONFIRMED' AND correlation_id = '{reply.goal.correlation_id}'"
     )
     assert office.count(confirmed) == 3
-    look = office.ask("tidy three and five")  # its first step only reads, and asks nobody
+    look = office.ask("tidy three and five")  # its first step only reads, and asks no process
     assert "Step 2 of 3" in look.outcome.user_visible_text
     assert dispatched(office, look) == ["look"]
 
@@ -294,7 +294,7 @@ def test_at_agent_17_a_goal_resumes_from_the_ledger_in_another_process(office: O
 
 
 @pytest.mark.req("AC-15", "AC-33")
-def test_at_agent_17_twin_a_goal_that_nobody_continues_is_noticed(
+def test_at_agent_17_twin_a_goal_that_no process_continues_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -417,7 +417,7 @@ def test_at_agent_18_twin_a_retry_against_the_policy_is_noticed(
 def test_a_dispatch_that_a_person_closed_is_never_retried(
     desk: Office, waits: Waits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was interrupted, and nobody knows whether it took effect."""
+    """It was interrupted, and no process knows whether it took effect."""
     named = ids(desk)
     run = runner.GoalActionRunner.run
 
