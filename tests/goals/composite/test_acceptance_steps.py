@@ -185,6 +185,9 @@ def check_16(office: Office) -> None:
     assert yes(office, first, "no").outcome.step_id == named["one"]  # nor does a late "no" to it stop the second
     assert dispatched(office, first) == ["copy-form"]
     assert yes(office, second).outcome.step_id == named["note"]
+    single = office.ask("archive the note three")
+    assert yes(office, single, step=named["one"]).outcome.reason_code == "CONFIRMATION_MISSING"
+    assert yes(office, single, "no", step="step-1").outcome.reason_code == "CONFIRMATION_REFUSED"
     check_16_approvals(office)
 
 
