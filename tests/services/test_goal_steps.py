@@ -14,9 +14,14 @@ from tests.support.task_workspace import MovableClock
 
 WAIT = 30.0
 MIA = person("operator", "mia", user="mia")
-LEO_COPIES = """
+LEO = person("operator", "leo", user="leo")
+BOB = person("approver", "bob")
+LEO_ASKS = """
 @id("leo-tidies")
-permit (principal == User::"acme/leo", action in [Action::"tidy", Action::"archive_note"], resource);
+permit (principal == User::"acme/leo", action == Action::"tidy", resource);
+@id("leo-asks-to-archive")
+@verdict("approval_required")
+permit (principal == User::"acme/leo", action == Action::"archive_note", resource);
 """
 
 
@@ -26,7 +31,7 @@ def tidy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
         tmp_path_factory.mktemp("steps"),
         clock=MovableClock(),
         simulations=COMPOSITE_SIMULATIONS,
-        policy=COMPOSITE_POLICY + LEO_COPIES,
+        policy=COMPOSITE_POLICY + LEO_ASKS,
     )
     yield made
     made.close()
@@ -88,3 +93,41 @@ def test_every_answer_names_its_step_and_only_the_end_makes_the_goal_done(desk: 
     assert gone.steps is not None
     assert (gone.state, gone.event, tidy.archived()) == ("done", "ROLLED_BACK", [])
     assert {each.rollback for each in gone.steps.steps if each.impact != "read_only"} == {"done"}
+
+
+@pytest.mark.req("AC-30", "AC-32")
+def test_the_approval_of_one_step_counts_for_no_other(desk: Services, tidy: Office) -> None:
+    asked = desk.goals.ask(LEO, "tidy three and four", wait=WAIT)
+    name = asked.correlation_id
+    assert asked.steps is not None
+    first, second = (each.step_id for each in asked.steps.steps[1:])
+    waits = desk.goals.answer(LEO, name, "yes", step=first)
+    assert (waits.waiting_for, states(waits)["one"]) == ("approval", "waiting")
+    [line] = [each for each in desk.inbox.list_open(BOB) if each.id == name]
+    assert (line.step, line.title) == (
+        first,
+        "Step 2 of 3 of “Tidy up”, one: Archive a note (archive-note 1): note = three",
+    )
+    for step in (None, second):
+        with pytest.raises(RefusedError, match=first):
+            desk.inbox.decide(BOB, "goal", name, Decision(approved=True, step=step), tenant="acme")
+    approved = desk.inbox.decide(BOB, "goal", name, Decision(approved=True, step=first), tenant="acme")
+    assert (approved.state, approved.step) == ("APPROVED", first)
+    asked = desk.goals.resume(LEO, name, WAIT)
+    assert (asked.waiting_for, tidy.archived()) == ("confirmation", ["three"])
+    waits = desk.goals.answer(LEO, name, "yes", step=second)
+    assert (waits.waiting_for, (tidy.base / "four.txt").exists()) == ("approval", False)
+    assert desk.goals.resume(LEO, name, WAIT).waiting_for == "approval"  # the approval of the first step is used up
+    desk.inbox.decide(BOB, "goal", name, Decision(approved=False, step=second), tenant="acme")
+    stopped = desk.goals.resume(LEO, name, WAIT)
+    assert stopped.steps is not None
+    assert stopped.waiting is not None
+    back = f"{first}-rollback"  # its access action needs an approval too
+    assert (stopped.state, stopped.waiting_for, stopped.waiting.step) == ("waiting", "approval", back)
+    assert (stopped.steps.steps[1].state, stopped.steps.steps[1].rollback) == ("done", "waiting")
+    assert stopped.steps.steps[2].reason == "a person was asked to approve it, and denied it"
+    desk.inbox.decide(BOB, "goal", name, Decision(approved=True, step=back), tenant="acme")
+    ended = desk.goals.resume(LEO, name, WAIT)
+    assert (ended.state, ended.event, tidy.archived()) == ("failed", "ABORTED_ROLLED_BACK", [])
+    closed = [(each.step, each.state) for each in desk.inbox.list_recent(BOB) if each.id == name]
+    assert closed == [(back, "APPROVED"), (second, "DENIED"), (first, "APPROVED")]

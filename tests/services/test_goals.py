@@ -111,29 +111,6 @@ def test_an_agent_sees_the_goals_it_asked_for_and_no_others(
         services.ledger.trace(bot, "acme", mias.correlation_id)
 
 
-@pytest.mark.req("AC-06")
-def test_a_list_of_goals_shows_the_state_of_each(services: Services, office: Office) -> None:
-    done = office.done("are you there")
-    goals = {
-        "done": done,
-        "refused": office.done("archive the note three", user="eve"),
-        "asks_question": office.ask("archive the note"),
-        "recorded": office.ask("order a pizza"),
-        "waiting_for_confirmation": office.ask("archive the note three"),
-        "waiting_for_approval": office.done("copy the form as later", user="leo"),
-    }
-    lines = {each.correlation_id: each.state for each in services.goals.list_goals(person("viewer"), "acme", 200)}
-    assert {name: lines[reply.goal.correlation_id] for name, reply in goals.items()} == {name: name for name in goals}
-    at, later = "2026-01-01T00:00:00Z", "2026-01-01T00:10:01Z"
-    assert line_state("CONFIRMATION_REQUESTED", at, later) == line_state("APPROVAL_REQUESTED", at, later) == "expired"
-    assert line_state("CLARIFIED", at, later) == "asks_question"
-    assert [line_state(event, at, later) for event in ("FAILED", "ROLLED_BACK", "DISPATCHED")] == [
-        "failed",
-        "rolled_back",
-        "running",
-    ]
-
-
 def test_who_can_ask_and_for_whom(services: Services, office: Office) -> None:
     nobodys = agent(office.workspace, "goal.ask")
     with pytest.raises(RefusedError) as refused:
@@ -249,3 +226,26 @@ def test_an_agent_asks_a_user_a_limited_number_of_questions_and_the_users_own_co
     with pytest.raises(RefusedError) as refused:  # the same agent, for somebody else
         services.goals.get(leos, "acme", asked[1].correlation_id)
     assert refused.value.reason is Reason.STATE_MISSING
+
+
+@pytest.mark.req("AC-06")
+def test_a_list_of_goals_shows_the_state_of_each(services: Services, office: Office) -> None:
+    done = office.done("are you there")
+    goals = {
+        "done": done,
+        "refused": office.done("archive the note three", user="eve"),
+        "asks_question": office.ask("archive the note"),
+        "recorded": office.ask("order a pizza"),
+        "waiting_for_confirmation": office.ask("archive the note three"),
+        "waiting_for_approval": office.done("copy the form as later", user="leo"),
+    }
+    lines = {each.correlation_id: each.state for each in services.goals.list_goals(person("viewer"), "acme", 200)}
+    assert {name: lines[reply.goal.correlation_id] for name, reply in goals.items()} == {name: name for name in goals}
+    at, later = "2026-01-01T00:00:00Z", "2026-01-01T00:10:01Z"
+    assert line_state("CONFIRMATION_REQUESTED", at, later) == line_state("APPROVAL_REQUESTED", at, later) == "expired"
+    assert line_state("CLARIFIED", at, later) == "asks_question"
+    assert [line_state(event, at, later) for event in ("FAILED", "ROLLED_BACK", "DISPATCHED")] == [
+        "failed",
+        "rolled_back",
+        "running",
+    ]

@@ -14,6 +14,7 @@ from typing import Any, Final
 from remit.authority.capability_token import TokenRequest
 from remit.contracts.browser.browser import TokenConstraints
 from remit.identity.models import Role
+from remit.services.plans.preview_turns import TurnRules
 from remit.services.services import Services
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings
@@ -93,12 +94,12 @@ def ask(
 class ServedWorkspace:
     """An open workspace, served until `close`. Its port in remit.yaml is 0."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, turns: TurnRules | None = None) -> None:
         self.workspace = workspace
         wanted = WebSettings.of(self.workspace.config.web)
         self._socket = open_socket(wanted)
         self.settings = wanted.listening_at(port_of(self._socket))
-        self.desk = Services(self.workspace, console_url=self.settings.url)
+        self.desk = Services(self.workspace, console_url=self.settings.url, turns=turns)
         self.app = build_app(self.desk, self.settings)
         self._server = HttpServer(server_config(self.app, self.settings), self.desk)
         self._thread = threading.Thread(target=self._serve, name="web-site", daemon=True)
@@ -168,11 +169,12 @@ class WebSite(ServedWorkspace):
         self.base = (folder / "base").resolve()
         self.base.mkdir()
         self.clock = MovableClock()
+        turns = settings.pop("turns", None)
         limits = {"requests_per_minute": 1_000_000, "logins_per_minute": 1_000}
         web = {"port": 0, "limits": limits, **settings.pop("web", {})}
         settings.setdefault("tenants", {"acme": {"users": ["ada"]}})
         self.project = Project(folder, self.clock, base_directories=[str(self.base)], web=web, **settings)
-        super().__init__(self.project.workspace)
+        super().__init__(self.project.workspace, turns)
 
     def close(self) -> None:
         super().close()

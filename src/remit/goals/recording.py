@@ -116,6 +116,7 @@ def _begin_step(batch: Batch, tenant_id: str, decision: GoalDecision, sequence: 
     for step_id, event in sequence.items():
         if find_position(batch.store, tenant_id, plan_id, step_id).event != event:
             raise _moved_error(decision.record.correlation_id)
+    reach("goal.step_begun")
 
 
 def require_in_sequence(connection: Connection, envelope: DispatchEnvelope, evidence: Evidence) -> None:
@@ -150,6 +151,7 @@ def record_ending(batch: Batch, tenant_id: str, row: StepRow, seen: Mapping[str,
     """Record how a goal with several steps ended, if its steps still have the events that the caller has read."""
     require_positions(batch, tenant_id, row.correlation_id, seen)
     append_step(batch, tenant_id, row)
+    reach("goal.ending")
 
 
 def _moved_error(correlation_id: str) -> RefusedError:

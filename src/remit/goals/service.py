@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from remit.contracts.goals.goal import DEFAULT_LANGUAGE, AgentExecutionOutcome, AgentGoalRequest
@@ -22,6 +22,7 @@ from remit.goals.composite.layout import WHOLE
 from remit.goals.composite.started_goals import StartedGoals
 from remit.goals.core import AgentCore
 from remit.goals.decisions import stored_attempts
+from remit.goals.finder.experience import Learned, Learning
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME
@@ -78,6 +79,7 @@ class GoalService:
         self._clock = clock
         self._limiter = limiter
         self._past = PastRules()
+        self._learning = Learning()
         self._threads: TTLCache[tuple[str, str], tuple[str, ThreadState | None]] = TTLCache(256, 600)
         operation = SimulationOperation(ledger, keyring, rules, self._past, runner, clock)
         self.executor = SimulationExecutor(operation, state.hosts)
@@ -115,9 +117,10 @@ class GoalService:
                 return Reply(repeated, self.core.resume_goal(repeated, hook))
             with self._ledger().store.reading_pooled() as connection:
                 catalogue = self.rules.catalogue(tenant, connection)
+                learned = self._learning.read(connection, catalogue)
                 thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
             request = Utterance(correlation, tenant, user, thread_id, language, utterance, thread)
-            packet, proof_documents = self._find_packet(request, catalogue)
+            packet, proof_documents = self._find_packet(request, catalogue, learned)
             # The Finder counts the questions of a thread. Each of its questions has the next number.
             before = thread.attempt if thread is not None else 0
             attempt = packet.attempt - 1 if isinstance(packet, ClarifyPacket) else before
@@ -342,10 +345,15 @@ class GoalService:
         """
         return self._started.continue_overdue()
 
-    def _find_packet(self, request: Utterance, catalogue: Catalogue) -> tuple[Packet, tuple[StoredDocument, ...]]:
-        """Find the packet, and the documents to store with it. Only the embedded Finder returns a proof."""
+    def _find_packet(
+        self, request: Utterance, catalogue: Catalogue, learned: Learned
+    ) -> tuple[Packet, tuple[StoredDocument, ...]]:
+        """Find the packet, and the documents to store with it. Only the embedded Finder returns a proof, and learns."""
         if isinstance(self.finder, EmbeddedFinder):
-            packet, proof = self.finder.find_with_proof(request, catalogue)
+            finder = self.finder
+            if learned.points and not finder.bonus:  # points that the program has set are kept
+                finder = replace(finder, bonus=learned.points, learned_until=learned.until)
+            packet, proof = finder.find_with_proof(request, catalogue)
             return packet, (StoredDocument("finder_proof", proof),)
         with released():
             found = self.finder.find(request, catalogue)

@@ -226,7 +226,10 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
             require_only_rollback(batch.store, envelope, undone)
         row = self._row(batch, request, granted.row, "DISPATCHED" if request.attempt == 1 else "RETRIED", None)
         append_step(batch, envelope.tenant_id, row)
-        reach("simulation.dispatched")
+        if request.attempt == 1:
+            reach("simulation.dispatched")
+        else:
+            reach("simulation.retried")
 
     def effect(self, granted: Granted, checkpoint: StartedDispatch, note: Note) -> BoundActionResult:
         try:
@@ -314,6 +317,7 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
                 self._append_ending(batch, request, allowed, event, outcome)
             if event == "SUCCEEDED" and (undone := undone_step(envelope)) is not None:
                 record_rollback(batch, self.keyring, envelope, undone, request.key)
+                reach("simulation.rolled_back")
 
         return (append,)
 

@@ -329,3 +329,36 @@ def read_states(connection: Connection, keyring: Callable[[], Keyring], tenant_i
 
 def _read(payload: str, seq: int) -> StatePayload:
     return StatePayload.parse(str(payload).encode("utf-8", "replace"), source=f"entry {seq}")
+
+
+_NEWEST_STEP: Final = "SELECT max(entry_seq) FROM agent_execution_ledger WHERE tenant_id = ?"
+_ACCEPTED: Final = """SELECT event, simulation_id, finder_packet_ref FROM agent_execution_ledger
+  WHERE tenant_id = ? AND entry_seq > ? AND entry_seq <= ? AND (
+    (step_id = ? AND event IN ('SUCCEEDED', 'ROLLED_BACK') AND confirmation_parse_proof_ref IS NOT NULL)
+    OR (step_id = ? AND event IN ('COMPLETED', 'ROLLED_BACK')))"""
+
+
+class AcceptedMatch(NamedTuple):
+    """A match of the Finder that its user confirmed and that succeeded, or the rollback of one."""
+
+    is_rolled_back: bool
+    simulation_id: str | None
+    """None for a goal with several steps. Its packet has the simulation."""
+    packet_ref: str
+
+
+def newest_step_seq(connection: Connection, tenant_id: str) -> int:
+    """Return the place of the newest event of all steps of a tenant, or 0."""
+    row = connection.one(_NEWEST_STEP, (tenant_id,))
+    return (row[0] or 0) if row else 0
+
+
+def accepted_matches(
+    connection: Connection, tenant_id: str, span: tuple[int, int], step_ids: tuple[str, str]
+) -> Iterator[AcceptedMatch]:
+    """Yield the accepted matches after the first place of the span and up to the second.
+
+    `step_ids`: the id of the only step of a goal, and that of the state of a goal with several steps.
+    """
+    for event, simulation_id, packet_ref in connection.rows(_ACCEPTED, (tenant_id, *span, *step_ids)):
+        yield AcceptedMatch(event == "ROLLED_BACK", simulation_id, packet_ref or "")

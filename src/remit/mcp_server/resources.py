@@ -47,7 +47,7 @@ def add_resources(server: MCPServer[Any], server_context: ServerContext) -> None
         title="Diff of a proposed plan",
         description="The lines of the plan that this agent sent, with secrets masked. Only people see the old lines"
         " of the files, unless the token has plan.read and names every file and connection of the plan. Such a token"
-        " shows them from 30 seconds after the proposal.",
+        " shows them from the time in preview_note, if it proposed the plan.",
         mime_type="text/x-diff",
     )
     async def diff(proposal_id: str, context: Context[Any, Any]) -> str:

@@ -28,6 +28,7 @@ from remit.sandbox.framing import (
     encode_frame,
 )
 from remit.sandbox.orders import Quotas, Usage
+from remit.sandbox.processor_time import charge_process
 from remit.sandbox.quotas import (
     FIRST_CHECK_SECONDS,
     Breach,
@@ -126,9 +127,14 @@ class ChildSession:
         self._listener = listener
         try:
             finished = self._run_to_end()
+            charge_process(self._child.pid, is_alive=True)
             if listener.meanwhile is not None:
                 self._child.signal(signal.SIGKILL)
                 listener.meanwhile(finished.output)  # at the same time the kernel ends the process
+        except RemitError:
+            charge_process(self._child.pid, is_alive=not self._child.is_dead)
+            raise
+        else:
             return finished
         finally:
             self._kill_and_wait()

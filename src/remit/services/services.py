@@ -13,6 +13,7 @@ from remit.services.goals.service import GoalRequestService
 from remit.services.inbox.ledger import LedgerService
 from remit.services.inbox.service import Inbox
 from remit.services.people import PeopleService
+from remit.services.plans.preview_turns import TurnRules
 from remit.services.plans.service import PlanService
 from remit.services.tasks import TaskService
 from remit.services.tokens import TokenService
@@ -27,8 +28,8 @@ class Services:
     Close it before the workspace.
     """
 
-    def __init__(self, workspace: Workspace, *, console_url: ConsoleUrl = None) -> None:
-        """`console_url` is the address of the console. Answers link to it."""
+    def __init__(self, workspace: Workspace, *, console_url: ConsoleUrl = None, turns: TurnRules | None = None) -> None:
+        """`console_url` is the address of the console. Answers link to it. `turns`: for previews that agents read."""
         self.workspace = workspace
         self.jobs = JobRunner()
         self.events = Events(
@@ -36,7 +37,7 @@ class Services:
         )
         self.jobs.on_progress = self.events.publish_progress
         self._context = ServiceContext(workspace, self.jobs, self.events, console_url)
-        self.plans = PlanService(workspace, jobs=self.jobs, console_url=console_url)
+        self.plans = PlanService(workspace, jobs=self.jobs, console_url=console_url, turns=turns)
         self.tasks = TaskService(self._context)
         self.browser = BrowserService(self._context)
         self.goals = GoalRequestService(self._context)

@@ -53,6 +53,11 @@ _QUEUED_SINCE: Final = f"""SELECT count(*), coalesce(sum(CASE WHEN EXISTS (SELEC
   FROM (SELECT tenant_id, proposal_id FROM plan_proposals WHERE tenant_id = ? AND proposed_by = ? AND created_at > ?
     ORDER BY created_at DESC, proposal_id DESC LIMIT {MOST_COUNTED}) p"""
 
+_PROPOSED_SINCE: Final = f"""SELECT p.proposed_by, e.payload
+  FROM (SELECT tenant_id, proposed_by, proposed_seq FROM plan_proposals WHERE tenant_id = ? AND created_at > ?
+    ORDER BY created_at DESC, proposal_id DESC LIMIT {MOST_COUNTED}) p
+  JOIN ledger_entries e ON e.tenant_id = p.tenant_id AND e.seq = p.proposed_seq"""
+
 
 def store_preview(connection: Connection, row: PreviewRow, document: str) -> None:
     """Store the preview in place of an earlier one. The database refuses a row without its ledger entry."""
@@ -111,6 +116,12 @@ def queued_since(connection: Connection, tenant_id: str, proposed_by: str, since
     """
     proposals, queued = connection.one(_QUEUED_SINCE, (tenant_id, proposed_by, since)) or (0, 0)
     return int(proposals if proposals >= MOST_COUNTED else queued)
+
+
+def proposed_since(connection: Connection, tenant_id: str, since: str) -> list[tuple[str, str]] | None:
+    """Return the proposer and the payload of the entry of each proposal since a time. None if there are too many."""
+    found = [(str(by), str(payload)) for by, payload in connection.rows(_PROPOSED_SINCE, (tenant_id, since))]
+    return found if len(found) < MOST_COUNTED else None
 
 
 def _latest(connection: Connection, tenant_id: str, proposal_id: str, kind: str) -> int | None:

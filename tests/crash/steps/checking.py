@@ -22,7 +22,8 @@ _REMAIN: Final = re.compile(r"The effects of these steps remain: ([^.]*)\.")
 _ANSWERS: Final = """SELECT step_id, count(*) FROM agent_execution_confirmation_ledger
   WHERE tenant_id = ? AND correlation_id = ? GROUP BY 1"""
 _INTERRUPTED: Final = """SELECT count(*) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
-  AND kind = 'simulation.outcome' AND payload LIKE '%it was interrupted before it took effect%'"""
+  AND kind = 'simulation.outcome' AND payload LIKE ?"""
+_BEFORE_ITS_EFFECT: Final = "%it was interrupted before it took effect%"
 _DONE: Final = frozenset({"SUCCEEDED", "ROLLED_BACK", "FAILED", "REFUSED", "UNDO_ALLOWED"})
 _WAITING: Final = frozenset({"CONFIRMATION_REQUESTED"})
 
@@ -42,8 +43,13 @@ class StepsChecked:
     endings: Counter[str] = field(default_factory=Counter)
 
 
-def check_steps(office: StepsOffice, scripts: Mapping[str, Script], left: Collection[str] = ()) -> StepsChecked:
-    """Recover, and compare everything. `left`: goals that nobody went on with, so they may have stopped anywhere."""
+def check_steps(
+    office: StepsOffice, scripts: Mapping[str, Script], left: Collection[str] = (), *, strangers: bool = False
+) -> StepsChecked:
+    """Recover, and compare everything.
+
+    `left`: goals that nobody went on with, so they may have stopped anywhere. `strangers`: there are other goals, too.
+    """
     with office.scratch.open() as workspace:
         reports = workspace.recover()
         checked = StepsChecked([f"could not be settled: {each.problem}" for each in reports if each.problem])
@@ -51,7 +57,7 @@ def check_steps(office: StepsOffice, scripts: Mapping[str, Script], left: Collec
         again = [each.key for each in workspace.recover()]
         checked.problems += [f"{key}: there was more to recover after recovery" for key in again]
         world = read_world(office)
-        checked.problems += _strange(world, scripts)
+        checked.problems += [] if strangers else _strange(world, scripts)
         for script in scripts.values():
             _check_goal(workspace, office, script, world, checked, is_left=script.correlation_id in left)
         checked.problems += ledger_problems(workspace)
@@ -103,7 +109,7 @@ def _check_goal(
         return
     with workspace.store.reading() as connection:
         answers: dict[str, int] = dict(connection.rows(_ANSWERS, (TENANT, script.correlation_id)))
-        interrupted = connection.one(_INTERRUPTED, (TENANT, script.correlation_id))
+        interrupted = connection.one(_INTERRUPTED, (TENANT, script.correlation_id, _BEFORE_ITS_EFFECT))
     story = Story(office, script, events, answers)
     is_cut_short = interrupted is not None and interrupted[0] > 0
     checked.cut_short += is_cut_short

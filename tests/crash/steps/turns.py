@@ -15,6 +15,7 @@ from tests.crash.steps.scripts import Script
 from tests.goals.goal_office import TENANT, USER
 
 MORE: Final = "more"
+MOST_TURNS: Final = 20
 RECOVER: Final = "recover"
 """The name of a job that is no turn: everything that was interrupted is recovered, while others are at work."""
 WAITS: Final = "it waits for a person"
@@ -59,6 +60,14 @@ def take_turn(workspace: Workspace, office: StepsOffice, script: Script) -> str:
         word = script.kind.undo if is_undo(step_id) else script.answer(name)
         _answer(workspace, script, word, step_id)
     return _ending(workspace, script) or MORE
+
+
+def run_to_end(workspace: Workspace, office: StepsOffice, script: Script) -> str:
+    """Take turns until there is nothing more to do."""
+    for _ in range(MOST_TURNS):
+        if (said := take_turn(workspace, office, script)) != MORE:
+            return said
+    raise AssertionError(f"{script} does not come to an end")
 
 
 def _ask(workspace: Workspace, script: Script) -> Reply:

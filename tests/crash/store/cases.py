@@ -92,6 +92,9 @@ KILLED_IN: Final[Mapping[str, tuple[str, ...]]] = {
     "crash/goals/test_killed.py": (
         *("goal.decided", "goal.documents_kept", "simulation.dispatched", "simulation.ran"),
     ),
+    "crash/steps/test_killed.py": (
+        *("goal.ending", "goal.step_begun", "simulation.retried", "simulation.rolled_back"),
+    ),
     "goals/composite/test_acceptance_steps.py": ("goal.ended",),
     "web/test_revocations.py": ("people.ended", "people.recorded"),
 }

@@ -3,13 +3,10 @@
 The two worlds differ in the content of files and rows outside of docs, and in the files inside that are never shown.
 """
 
-import fcntl
 import json
 import os
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,10 +17,7 @@ from remit.cli import main
 from remit.contracts.plans.agent_views import AgentProposalPreview, AgentReadPreview
 from remit.ledger.counted_entries import MAX_SINGLES
 from remit.plans.proposals import admission
-from remit.services.base.jobs import MAX_PER_OWNER
-from remit.services.plans.preview_computation import FOLDER, PreviewJobs
 from remit.services.plans.preview_reads import COUNTED_READS, PREVIEW_READ
-from remit.services.plans.read_grants import READ_DELAY, READ_LATER
 from tests.mcp_server.mcp_office import over_http, talking
 from tests.plans.agent_views.test_two_worlds import check_all_views
 from tests.plans.agent_views.worlds import FIRST, PLANS, SECOND, SECRET, World
@@ -198,7 +192,7 @@ SHOWN: Final[dict[str, tuple[bytes, str]]] = {
 
 def _made(folder: Path, number: int) -> World:
     outside = (FIRST, SECOND)[number]
-    world = World(folder, {**outside, **DOCS, **HIDDEN[number]}, (2, 9)[number], **READ)
+    world = World(folder, {**outside, **DOCS, **HIDDEN[number]}, (2, 9)[number], READ)
     docs = world.root / "docs"
     (docs / "link.md").symlink_to("../notes.txt")
     (docs / "folder").symlink_to("..")
@@ -226,7 +220,7 @@ def _read(world: World, proposal_id: str, who: Who | None = None) -> dict[str, A
 def _finished(world: World) -> None:
     """All previews are computed, and so much later that an agent is shown them."""
     assert world.site.desk.plans.finish_previews(60)
-    world.site.clock.offset += READ_DELAY
+    world.end_turns()
 
 
 def _withdraw(world: World, proposal_id: str) -> None:
@@ -340,67 +334,6 @@ def test_a_readable_plan_is_shown_as_people_see_it(worlds: Worlds, name: str) ->
         AgentProposalPreview.from_tree({"proposal_id": made, "document": document}, source="the answer")
         _withdraw(world, made)
     assert answers[0] == answers[1], "what is outside of docs does not matter"
-
-
-# --- no preview waits for one that the agent may not read -------------------------------------------------------------
-
-
-def test_a_computed_preview_is_shown_from_a_fixed_time_after_the_proposal(worlds: Worlds) -> None:
-    """Until then the answer is as without the capability. People see it at once."""
-    world = worlds[0]
-    without = world.site.agent("bot", "plan.propose")
-    made = world.propose(SHOWN["an edit"][0])
-    assert world.site.desk.plans.finish_previews(60)
-    assert _read(world, made, world.approver)["status"] == "READY"
-    world.site.clock.offset += READ_DELAY - timedelta(seconds=15)
-    assert _read(world, made) == _read(world, made, without)
-    world.site.clock.offset += timedelta(seconds=15)
-    assert (_read(world, made)["status"], _read(world, made, without)["status"]) == ("READY", "WITHHELD")
-    _withdraw(world, made)
-
-
-def test_the_note_of_a_proposal_says_when_its_preview_can_be_read(worlds: Worlds) -> None:
-    for world in worlds:
-        notes = []
-        for plan in (SHOWN["an edit"][0], BORDER["credential: edited"], BORDER["beside an edit that fits one"]):
-            made = world.ask("POST", "/v1/plans", {"plan": json.loads(plan)}).tree
-            notes.append(made["preview_note"])
-            _finished(world)
-            assert world.ask("GET", f"/v1/plans/{made['proposal_id']}").tree["preview_note"] == notes[-1]
-            _withdraw(world, made["proposal_id"])
-        assert notes == [READ_LATER, READ_LATER, None], "it does not depend on the content of a file"
-
-
-def test_a_readable_preview_does_not_wait_for_those_that_are_not(worlds: Worlds) -> None:
-    """Plans that the agent may not read take its turn on this machine, and as many jobs as it may have."""
-    world = worlds[0]
-    gate, jobs = threading.Event(), world.site.desk.plans._previews  # noqa: SLF001 - to be sure that they are busy
-    assert isinstance(jobs, PreviewJobs)
-    folder = world.site.workspace.state.path / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    turn = os.open(folder / f"{sha256(b'agent:bot').hexdigest()[:32]}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(turn, fcntl.LOCK_EX)
-    try:
-        for owner in ("agent:bot", "agent:a", "agent:b", "agent:c"):
-            for number in range(MAX_PER_OWNER):
-                subject = f"held:{owner}:{number}"
-                jobs.start(subject, lambda _: _wait(gate), owner=owner, is_readable=False)
-        made = {name: world.propose(SHOWN[name][0]) for name in ("an edit", "changed rows")}
-        for proposal_id in made.values():
-            job = jobs.find(f"plan:{proposal_id}")
-            assert job is not None, "it was not dropped"
-            assert job.wait_until_ended(60), "it did not wait"
-            world.site.clock.offset += READ_DELAY
-            assert _read(world, proposal_id)["status"] != "WITHHELD"
-    finally:
-        gate.set()
-        os.close(turn)
-    for proposal_id in made.values():
-        _withdraw(world, proposal_id)
-
-
-def _wait(gate: threading.Event) -> None:
-    gate.wait(60)
 
 
 # --- what is recorded, and what is not computed -----------------------------------------------------------------------

@@ -109,6 +109,7 @@ def check_all_views(worlds: Worlds, text: bytes, *, refused: bool, key: str) -> 
         assert (made.status == 201) is not refused, made.body
         if made.status == 201:
             assert world.site.desk.plans.finish_previews(60), "people see it, and the agent sees no difference"
+            world.end_turns()  # so the next preview need not wait
             said += [(status, f"{route} {body}") for route, status, body in _views(world, made.tree["proposal_id"])]
         answers.append(said)
     for one, other in zip(*answers, strict=True):

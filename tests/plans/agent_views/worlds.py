@@ -9,6 +9,10 @@ from typing import Any, Final
 
 import duckdb
 
+from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.plans.proposals.turns import live_turns
+from remit.services.plans.preview_turns import TurnRules
+from remit.store.proposal_previews import proposed_since
 from tests.plans.project import action, create, delete, digest_of, plan_of, rename, replace
 from tests.support.web_server import Answer, WebSite, Who
 
@@ -44,6 +48,8 @@ SECOND: Final[dict[str, bytes]] = {
     "bytes.bin": bytes(range(256)) * 20,
     "is-file/below.txt": b"x\n",
 }
+TURNS: Final = TurnRules(timedelta(minutes=1), lambda: 1.0)
+"""Long, because a test moves the clock to their end. So it does not depend on the speed of the machine."""
 _NEUTRAL: Final = (
     (re.compile(r"agent_outputs/reports/[^\"/\\]+"), "<folder>"),
     (re.compile(r"urn:remit:request:[0-9a-f]{32}"), "<request>"),
@@ -57,10 +63,17 @@ _NEUTRAL: Final = (
 
 
 class World:
-    def __init__(self, folder: Path, files: Mapping[str, bytes], rows: int, **read: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        files: Mapping[str, bytes],
+        rows: int,
+        read: Mapping[str, tuple[str, ...]] | None = None,
+        turns: TurnRules = TURNS,
+    ) -> None:
         """`read` has the constraints of `plan.read`, which the agent's token has then."""
         folder.mkdir()
-        self.site = WebSite(folder, **SETTINGS)
+        self.site = WebSite(folder, turns=turns, **SETTINGS)
         self.root = self.site.project.root
         for path, content in files.items():
             self.site.project.write(path, content)
@@ -71,12 +84,20 @@ class World:
             connection.execute(f"INSERT INTO orders SELECT range, 7 FROM range({rows})")
         with duckdb.connect(str(self.root / "data" / "open.duckdb")) as connection:
             connection.execute("CREATE TABLE cities AS SELECT 'Bern' AS name, 3 AS size")
-        self.token = self.site.agent("bot", *CAPS, *(("plan.read",) if read else ()), **read)
+        self.token = self.site.agent("bot", *CAPS, *(("plan.read",) if read else ()), **(read or {}))
         self.approver = self.site.person("approver")
         self.operator = self.site.person("operator")
 
     def close(self) -> None:
         self.site.close()
+
+    def end_turns(self) -> None:
+        """Move the clock to the end of the last turn, so that the agent is shown what it may read."""
+        clock, store = self.site.clock, self.site.workspace.store
+        with store.reading() as connection:
+            made = proposed_since(connection, DEFAULT_TENANT, render_time(clock() - 20 * TURNS.length)) or []
+        ends = [each.turn.ends_at - clock() for each in live_turns(made)]
+        clock.offset += max([*ends, timedelta(0)])
 
     def ask(self, method: str, path: str, body: Any = None, who: Who | None = None, **headers: str) -> Answer:
         named = {name.replace("_", "-"): value for name, value in headers.items()}

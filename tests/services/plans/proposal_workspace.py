@@ -46,8 +46,10 @@ class ProposalWorkspace:
         self.work.close()
         self.project.close()
 
-    def issue_token(self, agent: str, *caps: str, life: timedelta = timedelta(days=2)) -> AgentCaller:
-        wish = TokenRequest(agent, caps or CAPS, TokenConstraints(), life)
+    def issue_token(
+        self, agent: str, *caps: str, life: timedelta = timedelta(days=2), **constraints: Any
+    ) -> AgentCaller:
+        wish = TokenRequest(agent, caps or CAPS, TokenConstraints(**constraints), life)
         issued = self.workspace.tokens.issue(wish)
         return AgentCaller.by(self.workspace.tokens, issued.text)
 

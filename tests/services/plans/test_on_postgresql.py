@@ -67,7 +67,7 @@ def test_two_processes_at_the_rate_share_one_place(open_workspace: Callable[[], 
     def propose(workspace: Workspace, number: int) -> str:
         plan = Plan.parse(plan_of(create("a", "new.txt"), plan_id=f"plan-{number}"))
         draft = ProposalDraft(plan.canonical(), plan.plan_id, "a plan", "LOW", "agent:bot", execution="allowed")
-        return workspace.proposals.propose(draft).proposal_id
+        return workspace.proposals.propose(draft).row.proposal_id
 
     def count(workspace: Workspace, kind: str) -> int:
         with workspace.store.reading() as connection:

@@ -75,7 +75,7 @@ def fill_window(place: ProposalWorkspace, agent: AgentCaller, name: str, number:
     for each in range(number):
         plan = Plan.parse(sql_plan(f"{name}-{each}"))
         draft = ProposalDraft(plan.canonical(), plan.plan_id, "a plan", "LOW", agent.actor, execution="allowed")
-        row = place.workspace.proposals.propose(draft)
+        row = place.workspace.proposals.propose(draft).row
         if each >= MAX_PENDING_OF_ONE // 2:
             place.workspace.proposals.withdraw(row.proposal_id, str(agent.actor))
 
@@ -288,3 +288,34 @@ def test_killed_between_the_proposal_and_its_preview_a_person_computes_it(
         place.plans.compute_preview(OPERATOR, view.proposal_id)
         assert place.plans.get(APPROVER, view.proposal_id).preview_state == "computed"
     assert place.workspace.verify_ledger().holds
+
+
+@pytest.mark.req("PV-04")
+@pytest.mark.req("PV-03")
+def test_killed_in_a_turn_nothing_is_shown_and_nothing_runs_again(
+    own_place: ProposalWorkspace, tmp_path: Path, sandboxes: list[int]
+) -> None:
+    place = own_place
+    made = []
+    for number, point in enumerate(("proposal.made", "sql.copied", "proposal.preview_stored")):
+        caps = ("plan.propose", CAPABILITY, "plan.read")
+        agent = place.issue_token(f"reading-{number}", *caps, connections=("shop",))  # none waits for another's turn
+        file = tmp_path / f"{point}.json"
+        file.write_bytes(sql_plan(f"in-turn-{point}"))
+        command = [preloaded.python(), str(ACTING), str(place.project.root), "agent", str(file), point, agent.text]
+        ended = run_child(command, fault=Fault(point), environment=place.project.environ)
+        assert ended.killed, ended.output
+        found = [each for each in place.plans.list_pending(APPROVER) if each.plan_id == f"plan-in-turn-{point}"]
+        made += [(agent, each.proposal_id) for each in found]
+    place.clock.offset += timedelta(minutes=5)
+    with place.project.opened() as workspace:
+        restarted = PlanService(workspace)
+        for agent, name in made:
+            assert place.workspace.proposals.turn_of(place.workspace.proposals.find(name)) is not None
+            assert restarted.read_preview(agent, name).document.status == "WITHHELD"
+            assert restarted.get(APPROVER, name).preview_state == "not_computed"
+        restarted.close()
+    assert (len(made), sandboxes) == (3, [])
+    agent, name = made[0]
+    assert place.plans.compute_preview(OPERATOR, name).document.status != "WITHHELD"
+    assert place.plans.read_preview(agent, name).document.status == "WITHHELD"

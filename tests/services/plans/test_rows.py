@@ -47,7 +47,7 @@ class StoredProposals:
         return ProposalDraft(plan.canonical(), plan.plan_id, "a plan", "LOW", **given)
 
     def propose(self, number: int = 1, **changes: Any) -> ProposalRow:
-        return self.proposals.propose(self.draft(number, **changes))
+        return self.proposals.propose(self.draft(number, **changes)).row
 
     def envelope(self, row: ProposalRow) -> Envelope:
         plan = Plan.parse(self.proposals.plan_of(row))

@@ -77,7 +77,7 @@ def without_a_preview(office: ProposalWorkspace) -> str:
     document, _ = office.make_plan()
     plan = Plan.parse(document)
     draft = ProposalDraft(plan.canonical(), plan.plan_id, "an earlier plan", "LOW", ADMIN.actor)
-    return str(office.workspace.proposals.propose(draft).proposal_id)
+    return str(office.workspace.proposals.propose(draft).row.proposal_id)
 
 
 @pytest.mark.req("PV-01")
@@ -127,7 +127,7 @@ def test_a_plan_that_was_denied_or_withdrawn_is_not_looked_at_any_more(
     assert office.plans.finish_previews(60)
     row = office.workspace.proposals.find(first.proposal_id)
     assert row is not None
-    office.plans._previews.start("hold", hold, owner=row.proposed_by, is_readable=False)  # noqa: SLF001 - to be sure that it waits
+    office.plans._previews.jobs.start("hold", hold, owner=row.proposed_by)  # noqa: SLF001 - to be sure that it waits
     assert begun.wait(60)
     denied, withdrawn = (office.make_proposed()[0].proposal_id for _ in range(2))
     office.plans.decide(APPROVER, denied, approved=False)

@@ -68,7 +68,7 @@ def not_kept(viewed: ViewedSite, name: str) -> str:
     """As a proposal that was made before previews were stored, or whose process ended before it had one."""
     plan = Plan.parse(viewed.plan(name))
     draft = ProposalDraft(plan.canonical(), plan.plan_id, "no preview of it", "LOW", bot(viewed).actor)
-    return str(viewed.site.workspace.proposals.propose(draft).proposal_id)
+    return str(viewed.site.workspace.proposals.propose(draft).row.proposal_id)
 
 
 MADE: dict[str, Callable[[ViewedSite, str], str]] = {

@@ -128,7 +128,8 @@ def preview(  # noqa: PLR0913, PLR0917 - one for each option
 
     With a capability token (--token, or the variable REMIT_TOKEN) an agent sees the text that it sent itself. With
     --proposal and the capability plan.read it sees the stored preview, if the token names every file and connection of
-    the plan, from 30 seconds after the proposal. The ledger records each preview that an agent asks for.
+    the plan, from about 5 seconds after it proposed the plan with such a token. The ledger records each preview that an
+    agent asks for.
 
     The exit code is 0 if the plan could be applied, perhaps with the approvals that the output lists, 1 if it would
     fail, and 2 if it is refused.

@@ -1,23 +1,40 @@
 """The proof of the embedded Finder: why it made a packet. It contains no text of the user, except values of fields."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from remit.contracts.base import Contract, Count, Digest, Identifier, JsonObject, Many, Name, ReasonCode, VersionOne
+from remit.contracts.base import (
+    Count,
+    Digest,
+    ExtendedContract,
+    Identifier,
+    JsonObject,
+    Many,
+    Name,
+    ReasonCode,
+    VersionOne,
+)
 from remit.contracts.goals.goal import LanguageTag
 
 
-class Considered(Contract):
+class Considered(ExtendedContract):
     """A simulation that the Finder considered. The words are those of its own phrase."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"bonus"})
 
     simulation_id: Name
     score: Count = Field(description="The score, in ten-thousandths.")
     words: Many[Annotated[str, Field(max_length=300)]]
+    bonus: Annotated[int, Field(ge=-500, le=500)] = Field(
+        default=0, description="The learned points. They are in the score, except in that of an exact match."
+    )
 
 
-class FinderProof(Contract):
+class FinderProof(ExtendedContract):
     """The proof of one packet. For a question, `fields` has the values so far, because the next answer needs them."""
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"learned_until"})
 
     version: VersionOne
     finder_version: Identifier
@@ -36,3 +53,6 @@ class FinderProof(Contract):
     awaiting: Identifier | None
     attempt: Count
     fields: JsonObject
+    learned_until: Count | None = Field(
+        default=None, description="The last ledger entry of the tenant from which the learned points follow."
+    )

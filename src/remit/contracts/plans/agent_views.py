@@ -150,8 +150,8 @@ class AgentPlanPreview(Contract):
 class AgentReadPreview(Contract):
     """The preview of a plan for an agent that may read all of it (`plan.read`), as people see it.
 
-    It is shown from 30 seconds after the proposal. It has the fields of the preview for people without digests of
-    inputs, also as part of other digests.
+    It is shown from the end of its turn, about 5 seconds after the proposal. It has the fields of the preview for
+    people without digests of inputs, also as part of other digests.
     """
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))

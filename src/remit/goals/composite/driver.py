@@ -166,7 +166,7 @@ class StepsDriver:
             RefusedError: The goal has not ended, or none of its effects can be rolled back.
         """
         situation = self._read_again()
-        if not isinstance(situation.move, End):
+        if not isinstance(situation.move, End) or not situation.move.is_recorded:
             return self.run()
         self._require_undoable(situation, situation.move)
         asked = len({each.row.step_id for each in situation.history.steps if is_undo(each.row.step_id)})

@@ -15,7 +15,7 @@ the simulation, and the gates decide.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from pydantic import JsonValue
@@ -31,7 +31,7 @@ from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
 from remit.goals.catalogue.phrases import CompiledCatalogue, CompiledPhrase, CompiledSimulation, compile_catalogue
 from remit.goals.finder.negation import contains_negation, negates, refuses
 from remit.goals.finder.packets import Packet, PacketDraft, ThreadState, Utterance, after_clarify, seal_packet
-from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_phrase
+from remit.goals.finder.scoring import EXACT, MAX_BONUS, NEARLY, THRESHOLD, best_possible, score_phrase
 from remit.goals.finder.suggestions import Near, nearest
 from remit.goals.finder.values import (
     Gathered,
@@ -50,7 +50,6 @@ __all__ = ["EmbeddedFinder", "Finder", "FinderCache", "ThreadState", "Utterance"
 VERSION: Final = "embedded-2"
 MAX_ATTEMPTS: Final = 5
 MAX_CANDIDATES: Final = 5
-MAX_BONUS: Final = 500
 MAX_INTENT: Final = 200
 
 
@@ -80,9 +79,13 @@ class _PhraseMatch:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedFinder:
-    """The embedded Finder. `bonus` has learned points by simulation: they move the score of a match by at most 500."""
+    """The embedded Finder. `bonus` has learned points by simulation: they move the score of a match by at most 500.
+
+    `learned_until` is the last entry of the tenant's ledger from which the points follow, for the proof.
+    """
 
     bonus: Mapping[str, int] = field(default_factory=dict)
+    learned_until: int | None = None
     cache: FinderCache = field(default_factory=FinderCache, compare=False)
 
     @property
@@ -102,7 +105,9 @@ class EmbeddedFinder:
                 where=f"correlation {request.correlation_id}",
                 next_step="Use the catalogue of the user's own tenant.",
             )
-        return seal_packet(request, catalogue.ref, self.version, self._decide(request, catalogue))
+        bonus = {name: _bounded(points) for name, points in self.bonus.items()}
+        draft = replace(self._decide(request, catalogue), bonus=bonus, learned_until=self.learned_until)
+        return seal_packet(request, catalogue.ref, self.version, draft)
 
     def _decide(self, request: Utterance, catalogue: Catalogue) -> PacketDraft:
         if len(request.utterance) > MAX_UTTERANCE or not is_readable(request.utterance):

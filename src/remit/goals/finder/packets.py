@@ -59,6 +59,9 @@ class PacketDraft:
     attempt: int = 0
     steps: tuple[PacketStep, ...] = ()
     """The steps of the first candidate, if it is composite."""
+    bonus: Mapping[str, int] = field(default_factory=dict)
+    """The learned points by simulation, and the last entry of the ledger from which they follow."""
+    learned_until: int | None = None
 
 
 def seal_packet(
@@ -132,12 +135,14 @@ def _proof(request: Utterance, catalogue_ref: str, version: str, draft: PacketDr
         "outcome": draft.outcome,
         "reason_code": draft.reason_code,
         "considered": [
-            {"simulation_id": name, "score": score, "words": list(words)} for name, score, words in draft.considered
+            {"simulation_id": name, "score": score, "words": list(words), "bonus": draft.bonus.get(name, 0)}
+            for name, score, words in draft.considered
         ],
         "simulation_id": draft.simulation_id,
         "awaiting": draft.awaiting,
         "attempt": draft.attempt,
         "fields": dict(draft.fields) if draft.outcome == "clarify" else {},
+        "learned_until": draft.learned_until,
     }
     return FinderProof.from_tree(tree, source="the Finder").tree()
 

@@ -6,6 +6,8 @@ from typing import Final
 EXACT: Final = 10_000
 NEARLY: Final = 9_999
 THRESHOLD: Final = 7_000
+MAX_BONUS: Final = 500
+"""The most by which learned points move the score of a match."""
 
 _WORD_WEIGHT: Final = 4
 _SLOT_WEIGHT: Final = 2

@@ -162,7 +162,7 @@ TOOLS: Final = (
         " plan.read. It changes and computes nothing. With plan.propose it repeats the text that you sent, and null"
         " means withheld. With plan.read it has the diff, the rows and what would fail, as people see them, if the"
         " token names every file and connection of the plan, no file is protected or holds a credential, the plan runs"
-        " no pipeline, the preview is computed, and 30 seconds have passed since the proposal. Otherwise it is as"
+        " no pipeline, the preview was quick to compute, and the time in preview_note is over. Otherwise it is as"
         " without plan.read. Each call is recorded.",
         NamePlan,
         AgentProposalPreview,

@@ -30,7 +30,7 @@ MAX_IN_WINDOW: Final = 30
 """The most previews of one agent that execute something and are computed without a person, within the window."""
 WINDOW: Final = timedelta(hours=1)
 
-Deferral = Literal["capability", "rate"]
+Deferral = Literal["capability", "rate", "turn"]
 _DEFERRALS: Final[tuple[Deferral, ...]] = get_args(Deferral)
 
 
@@ -51,13 +51,14 @@ def admit_preview(batch: Batch, row: ProposalRow, draft: ProposalDraft, now: dat
         deferral = "capability"
     elif queued_since(batch.store, row.tenant_id, row.proposed_by, render_time(now - WINDOW)) >= MAX_IN_WINDOW:
         deferral = "rate"
-    payload = {"proposal_id": row.proposal_id, "plan_id": row.plan_id, "plan_digest": row.plan_digest}
-    if row.token_jti is not None:
-        payload["jti"] = row.token_jti
     if deferral is None:
-        return NewEntry(row.tenant_id, QUEUED, row.proposal_id, payload, actor=draft.proposed_by)
-    why = {"why": deferral}
-    return NewEntry(row.tenant_id, DEFERRED, row.proposal_id, {**payload, **why}, actor=draft.proposed_by)
+        return NewEntry(row.tenant_id, QUEUED, row.proposal_id, _payload(row), actor=draft.proposed_by)
+    return build_deferral_entry(row, deferral, draft.proposed_by)
+
+
+def build_deferral_entry(row: ProposalRow, why: Deferral, actor: str) -> NewEntry:
+    """Return the entry that leaves the preview to a person."""
+    return NewEntry(row.tenant_id, DEFERRED, row.proposal_id, {**_payload(row), "why": why}, actor=actor)
 
 
 def read_preview_status(
@@ -74,7 +75,7 @@ def read_preview_status(
 
 
 def find_deferral(connection: Connection, row: ProposalRow, steps: dict[str, int] | None = None) -> Deferral | None:
-    """Return why the preview was left to a person when the plan was proposed, or None if it was not."""
+    """Return why the preview was left to a person, or None if it was not."""
     steps = computing_steps(connection, row.tenant_id, row.proposal_id) if steps is None else steps
     if DEFERRED not in steps:
         return None
@@ -83,3 +84,8 @@ def find_deferral(connection: Connection, row: ProposalRow, steps: dict[str, int
     except (ValueError, AttributeError):  # the entry was altered; `ledger verify` names it
         why = None
     return next((each for each in _DEFERRALS if each == why), "capability")
+
+
+def _payload(row: ProposalRow) -> dict[str, str]:
+    payload = {"proposal_id": row.proposal_id, "plan_id": row.plan_id, "plan_digest": row.plan_digest}
+    return payload if row.token_jti is None else {**payload, "jti": row.token_jti}

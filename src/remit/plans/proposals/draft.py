@@ -1,7 +1,7 @@
 """The draft of a proposal, and its id. The proposer's own key gives the same id each time. Pure."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from remit.core.canonical import digest, digest_bytes
@@ -31,6 +31,8 @@ class ProposalDraft:
     """The preview that was computed for this proposal. Without one, it must be computed before an approval."""
     execution: PreviewExecution = "nothing"
     """For a draft without a preview: what computing it would mean."""
+    turn_length: timedelta | None = None
+    """For a draft without a preview that its proposer may read as a whole: how long the turn is that it gets."""
 
     @property
     def plan_digest(self) -> str:

@@ -7,7 +7,7 @@ proposed, or later by a deliberate act, and never by a view. It is stored in the
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from remit.core.canonical import digest_bytes
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError, RemitError
@@ -29,6 +29,9 @@ from remit.store.proposal_previews import (
     store_preview,
 )
 from remit.store.proposals import ProposalRow
+
+_IN_TURN: Final = "in_turn"
+"""The field of the entry of a preview that was computed and stored in its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class StoredPreview(NamedTuple):
     document: str
     computed_by: str
     computed_at: str
+    in_turn: bool = False
+    """Whether it was computed and stored in its turn, so that the agent may be shown it."""
 
 
 class FailedPreview(NamedTuple):
@@ -120,8 +125,8 @@ def save_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entr
         end_proposed(batch.store, row.tenant_id, earlier[0].preview_digest, entry.created_at)
 
 
-def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str) -> NewEntry:
-    payload = {
+def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str, *, in_turn: bool) -> NewEntry:
+    payload: dict[str, Any] = {
         "proposal_id": row.proposal_id,
         "plan_id": row.plan_id,
         "plan_digest": row.plan_digest,
@@ -130,6 +135,8 @@ def build_preview_entry(row: ProposalRow, computed: ComputedPreview, actor: str)
         **computed.digests(),
         **({"cannot_be_approved": True} if computed.cannot_be_approved else {}),
     }
+    if in_turn:
+        payload[_IN_TURN] = True
     return NewEntry(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
 
 
@@ -169,9 +176,11 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
     if found is None:
         return None
     stored, document = found
+    in_turn = False
     try:
         entry = require_covered(connection, keyring, row.tenant_id, stored.entry_seq)
         payload = json.loads(entry.payload)
+        in_turn = payload.get(_IN_TURN) is True
         text_digest = digest_bytes((document or "").encode())
         is_recorded = (
             entry.kind in RECORDED_BY
@@ -185,7 +194,7 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
         is_recorded = False
     if not is_recorded or document is None:
         raise unverified_row_error(row)
-    return StoredPreview(stored.preview_digest, document, stored.computed_by, stored.computed_at)
+    return StoredPreview(stored.preview_digest, document, stored.computed_by, stored.computed_at, in_turn)
 
 
 def read_listed_effect(

@@ -1,14 +1,14 @@
 """Queries for proposals: find, list, read. They also close overdue proposals, and verify rows by signed entries."""
 
 from collections.abc import Callable, Collection
-from datetime import timedelta
 from typing import Final
 
 from remit.contracts.plans.proposal import StoredProposalState
 from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
-from remit.core.ids import DEFAULT_TENANT, Clock, parse_time
+from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.fs.change_signal import ChangeSignal
 from remit.ledger.clock import ChainTimes
+from remit.ledger.proof import require_covered
 from remit.ledger.writer import Batch, Ledger
 from remit.plans.proposals.admission import Deferral, PreviewStatus, find_deferral, read_preview_status
 from remit.plans.proposals.errors import already_closed_error, not_approved_error, not_found_error, unverified_row_error
@@ -22,6 +22,7 @@ from remit.plans.proposals.previews import (
     stored_preview,
 )
 from remit.plans.proposals.transitions import change_state, require_current, require_evidence, require_plan
+from remit.plans.proposals.turns import Turn, parse_turn
 from remit.store.connection import Connection
 from remit.store.proposal_previews import computed_again_at, find_previewed_config
 from remit.store.proposals import (
@@ -141,7 +142,7 @@ class ProposalQueries:
             return read_preview_status(connection, row, is_computing)
 
     def deferral_of(self, row: ProposalRow) -> Deferral | None:
-        """Return why the preview was left to a person when the plan was proposed, or None if it was not."""
+        """Return why the preview was left to a person, or None if it was not."""
         with self._ledger().store.reading_pooled() as connection:
             return find_deferral(connection, row)
 
@@ -185,10 +186,24 @@ class ProposalQueries:
             plan = require_plan(connection, row)
         return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
 
-    def is_older_than(self, row: ProposalRow, age: timedelta) -> bool:
-        """Whether the plan was proposed at least so long ago, by the clock of the ledger."""
+    def turn_of(self, row: ProposalRow) -> Turn | None:
+        """Return the turn in which the preview is computed, if its agent may be shown it, from the signed entry."""
         with self._ledger().store.reading_pooled() as connection:
-            return parse_time(row.created_at) + age <= ChainTimes.of(connection, self._tenant_id, self._clock()).now
+            entry = require_covered(connection, self._ledger().keyring, row.tenant_id, row.proposed_seq)
+        return parse_turn(entry.payload)
+
+    def preview_in_turn_of(self, row: ProposalRow) -> StoredPreview | None:
+        """Return the stored preview if its turn has ended, by the clock of the ledger, and it was computed in it.
+
+        Until then, and without a turn, no stored preview is read.
+        """
+        turn = self.turn_of(row)
+        if turn is None:
+            return None
+        with self._ledger().store.reading_pooled() as connection:
+            now = ChainTimes.of(connection, self._tenant_id, self._clock()).now
+        stored = self.preview_of(row) if turn.ends_at <= now else None
+        return stored if stored is not None and stored.in_turn else None
 
     def expire_due(self) -> None:
         """Close the proposals that were not decided in time. Writes only if there is one."""

@@ -5,8 +5,8 @@ with the entry of the envelope that was signed for it. A row is valid only as fa
 outcome of an approved plan is not stored here: the claim of its envelope has it, as for every other plan.
 """
 
-from datetime import timedelta
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from remit.approvals.errors import REVOKED
 from remit.contracts.plans.envelope import Envelope
@@ -19,7 +19,7 @@ from remit.identity.person import Person, agent_cannot_decide
 from remit.ledger.entry import NewEntry
 from remit.ledger.writer import Batch
 from remit.masking import mask_text
-from remit.plans.proposals.admission import admit_preview
+from remit.plans.proposals.admission import admit_preview, build_deferral_entry
 from remit.plans.proposals.draft import ProposalDraft, proposal_id_for, same_plan
 from remit.plans.proposals.errors import already_closed_error, not_found_error, overdue_error, unverified_row_error
 from remit.plans.proposals.previews import (
@@ -30,8 +30,10 @@ from remit.plans.proposals.previews import (
 )
 from remit.plans.proposals.queries import ProposalQueries
 from remit.plans.proposals.transitions import build_entry, change_state, require_current, require_evidence
+from remit.plans.proposals.turns import FIELD, MOST_AHEAD, Turn, allot_turn, live_turns
 from remit.store.claims import ClaimKey, read_claim
 from remit.store.connection import Connection
+from remit.store.proposal_previews import proposed_since
 from remit.store.proposals import ProposalRow, find_row, insert_row, last_step_at, open_rows_of_token, pending_rows
 from remit.store.tokens import require_not_revoked
 
@@ -40,6 +42,15 @@ MAX_PENDING: Final = 200
 MAX_PENDING_OF_ONE: Final = 20
 """The number of pending proposals of one proposer. People who must decide too often stop reading."""
 CANCELLED: Final = "envelope.cancelled"
+
+
+class Proposed(NamedTuple):
+    """A proposal, and whether this request made it. A repeated one did not, and then there is nothing to compute."""
+
+    row: ProposalRow
+    is_new: bool
+    turn: Turn | None = None
+    """The turn in which a new proposal's preview is computed, if its agent may be shown it."""
 
 
 class Proposals(ProposalQueries):
@@ -53,18 +64,18 @@ class Proposals(ProposalQueries):
             row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
             return None if row is None else same_plan(self._require_verified(connection, row), plan_digest)
 
-    def propose(self, draft: ProposalDraft) -> ProposalRow:
+    def propose(self, draft: ProposalDraft) -> Proposed:
         """Store a proposal that waits for a person. It expires after a day, or with the token."""
         note = _masked(draft.note)
         plan_digest, plan = draft.plan_digest, draft.plan.decode()
 
-        def work(batch: Batch) -> ProposalRow:
+        def work(batch: Batch) -> Proposed:
             now = batch.time_in(self._tenant_id)
             proposal_id = (
                 uuid7(now) if draft.key is None else proposal_id_for(self._tenant_id, draft.proposed_by, draft.key)
             )
             if (found := find_row(batch.store, self._tenant_id, proposal_id)) is not None:
-                return same_plan(found, plan_digest)
+                return Proposed(same_plan(found, plan_digest), is_new=False)
             self._close_overdue(batch)
             self._require_capacity(batch.store, draft.proposed_by)
             if draft.token_jti is not None:
@@ -91,8 +102,10 @@ class Proposals(ProposalQueries):
                 envelope=None,
                 entry_seq=0,
             )
-            payload = {"title": row.title, "risk": row.risk, "note": note}
+            payload: dict[str, Any] = {"title": row.title, "risk": row.risk, "note": note}
             payload |= draft.preview.digests() if draft.preview is not None else {}
+            turn = self._allot_turn(batch.store, draft, now)
+            payload |= {FIELD: turn.tree()} if turn is not None else {}
             entry = batch.append(build_entry(row, "PENDING", draft.proposed_by, payload))
             row = row._replace(proposed_seq=entry.seq, entry_seq=entry.seq)
             insert_row(batch.store, row, plan)
@@ -101,17 +114,20 @@ class Proposals(ProposalQueries):
             elif draft.execution != "nothing":
                 batch.append(admit_preview(batch, row, draft, now))
             reach("proposal.inserted")
-            return row
+            return Proposed(row, is_new=True, turn=turn)
 
-        row = self._ledger().transact(work)
+        proposed = self._ledger().transact(work)
         reach("proposal.made")
         self.change_signal.notify()
-        return row
+        return proposed
 
-    def replace_preview(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
+    def replace_preview(
+        self, proposal_id: str, computed: ComputedPreview, by: str, *, turn: Turn | None = None
+    ) -> ProposalRow:
         """Store a preview that was computed after the plan was proposed. It replaces the earlier one, if any.
 
-        Refuses a proposal that is closed. Does not verify the earlier preview: `preview_of` does.
+        Refuses a proposal that is closed. Does not verify the earlier preview: `preview_of` does. `turn` is the turn in
+        which the preview was computed. If it is stored too late, the agent is not shown it.
         """
         self.expire_due()
 
@@ -123,7 +139,8 @@ class Proposals(ProposalQueries):
             require_current(batch.store, row)
             if row.token_jti is not None:
                 require_not_revoked(batch.store, self._tenant_id, row.token_jti)
-            save_preview(batch, row, computed, batch.append(build_preview_entry(row, computed, by)))
+            in_turn = turn is not None and batch.time_in(self._tenant_id) < turn.stops_at
+            save_preview(batch, row, computed, batch.append(build_preview_entry(row, computed, by, in_turn=in_turn)))
             reach("proposal.preview_stored")
             return row
 
@@ -138,6 +155,17 @@ class Proposals(ProposalQueries):
             row = self._require_row(batch, proposal_id)
             if row.state == "PENDING":
                 batch.append(build_failure_entry(row, problem, by))
+
+        self._ledger().transact(work)
+        self.change_signal.notify()
+
+    def record_stopped_preview(self, proposal_id: str, by: str) -> None:
+        """Record, for people, that computing the preview was stopped, and that a person decides about another run."""
+
+        def work(batch: Batch) -> None:
+            row = self._require_row(batch, proposal_id)
+            if row.state == "PENDING":
+                batch.append(build_deferral_entry(row, "turn", by))
 
         self._ledger().transact(work)
         self.change_signal.notify()
@@ -245,6 +273,15 @@ class Proposals(ProposalQueries):
             payload = {"envelope_id": row.envelope_id, "proposal_id": row.proposal_id}
             batch.append(NewEntry(self._tenant_id, CANCELLED, row.envelope_id, payload, actor=by))
         return change_state(batch, row, "VOID", by, why)
+
+    def _allot_turn(self, connection: Connection, draft: ProposalDraft, now: datetime) -> Turn | None:
+        """Return the turn of a new proposal, by the times and the number of the proposals before it alone."""
+        length = draft.turn_length
+        if length is None or draft.preview is not None or draft.execution == "not_allowed":
+            return None
+        since = render_time(now - (MOST_AHEAD + 1) * length)
+        proposed = proposed_since(connection, self._tenant_id, since)
+        return None if proposed is None else allot_turn(live_turns(proposed), str(draft.proposed_by), now, length)
 
     def _require_capacity(self, connection: Connection, proposed_by: str) -> None:
         waiting = [row.proposed_by for row in pending_rows(connection, self._tenant_id)]

@@ -1,7 +1,7 @@
 """Who computes the preview of a proposed plan, one at a time for each agent, and the words about one that is missing.
 
-What an agent may read is computed apart from the rest. Otherwise it would appear later, or never, because of previews
-whose duration depends on files that the agent may not read.
+What the proposing agent may read is computed in turns (`preview_turns`), apart from the rest. Otherwise it would appear
+later, or never, because of previews whose duration depends on files that the agent may not read.
 
 A preview of SQL or of a pipeline executes it. For the proposal of an agent it is computed right away only if the
 agent's token has the capability plan.execute_preview, and only a number of times an hour. Otherwise a person computes
@@ -31,11 +31,14 @@ from remit.store.proposals import ProposalRow
 FOLDER: Final = "computing"
 _POLL_SECONDS: Final = 0.05
 MAX_PREVIEWS: Final = 3
-"""The most previews that are computed at the same time by each of the two job runners."""
+"""The most previews that are computed at the same time outside of turns."""
+_MAX_TURNS: Final = 64
+"""The most turns that wait, run and are cleared up: more than `remit.plans.proposals.turns` gives."""
 CAPABILITY: Final = "plan.execute_preview"
 
 _WHY: Final = {
     "capability": f"the plan runs SQL or a pipeline, and the token of its agent has no capability {CAPABILITY}",
+    "turn": "computing it took too long and was stopped, and it runs SQL, which no process runs again by itself",
     "rate": f"its agent has had {MAX_IN_WINDOW} previews that run SQL or pipelines within an hour",
 }
 _NOT_YET: Final = "the process that received the plan ended before, or had too much to do"
@@ -73,45 +76,44 @@ def describe_missing_preview(row: ProposalRow, status: PreviewStatus) -> str | N
 class PreviewJobs:
     """The jobs that compute the previews of what agents propose. They have their own threads.
 
-    A preview that the proposing agent may read as a whole is computed by a job runner of its own, with its own limits.
-    So it never waits for the preview of another plan that the agent may not read, and is never dropped because of one.
+    A turn has a thread of its own that waits for its start. So it never waits for the preview of another plan that the
+    agent may not read, and is never dropped because of one.
     """
 
     def __init__(self) -> None:
         self._withheld = JobRunner(MAX_PREVIEWS, one_per_owner=True)
-        self._readable = JobRunner(MAX_PREVIEWS, one_per_owner=True)
+        self._turns = JobRunner(_MAX_TURNS)
 
-    def start(self, subject: str, work: Callable[[Job[None]], None], *, owner: str, is_readable: bool) -> None:
-        runner = self._readable if is_readable else self._withheld
+    def start(self, subject: str, work: Callable[[Job[None]], None], *, owner: str, in_turn: bool = False) -> None:
+        runner = self._turns if in_turn else self._withheld
         runner.start(f"preview:{subject}", work, subject=subject, owner=owner)
 
     def find(self, subject: str) -> Job[Any] | None:
-        return self._withheld.find(subject) or self._readable.find(subject)
+        return self._withheld.find(subject) or self._turns.find(subject)
 
     def wait_until_ended(self, seconds: float) -> bool:
-        """Wait for the queued and running jobs, and return whether all of them ended."""
+        """Wait for the queued and running jobs, also those that these start, and return whether all of them ended."""
         deadline = time.monotonic() + seconds
-        jobs = [*self._withheld.active_jobs(), *self._readable.active_jobs()]
-        return all(job.wait_until_ended(deadline - time.monotonic()) for job in jobs)
+        while jobs := [*self._turns.active_jobs(), *self._withheld.active_jobs()]:
+            if not all(job.wait_until_ended(deadline - time.monotonic()) for job in jobs):
+                return False
+        return True
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
         deadline = time.monotonic() + seconds
-        for runner in (self._withheld, self._readable):
+        for runner in (self._turns, self._withheld):
             runner.close(max(deadline - time.monotonic(), 0))
 
 
 @contextlib.contextmanager
-def wait_for_turn(
-    state: Path, owner: str, is_cancelled: Callable[[], bool], *, is_readable: bool = False
-) -> Iterator[None]:
+def wait_for_others(state: Path, owner: str, is_cancelled: Callable[[], bool]) -> Iterator[None]:
     """Wait until no process of this machine computes a preview for the owner, and keep the others out of the block.
 
-    Previews that the owner may read as a whole take turns apart from all others. The lock ends with the process that
-    holds it. Raises CANCELLED if the job is cancelled while it waits.
+    The lock ends with the process that holds it. Raises CANCELLED if the job is cancelled while it waits.
     """
     folder = state / FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    name = f"{sha256(owner.encode()).hexdigest()[:32]}{'-read' if is_readable else ''}.lock"
+    name = f"{sha256(owner.encode()).hexdigest()[:32]}.lock"
     descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while not _try_lock(descriptor):

@@ -30,20 +30,15 @@ from remit.contracts.plans.plan import (
 )
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect, ValidationRule
+from remit.core.ids import render_time
 from remit.execution.protected_paths import is_forbidden, is_named_by, protecting_group
 from remit.fs.paths import plain_spelling
 from remit.plans.policy.sql import sql_files
+from remit.plans.proposals.turns import Turn
 
 READ_WITHHELD: Final = (
     "An agent sees this preview as people see it, because its token names every file and connection of the plan. Only"
     " people see the digests of the inputs and of the preview. A person decides."
-)
-READ_DELAY: Final = timedelta(seconds=30)
-"""The time from a proposal until its agent is shown the preview, whenever it was computed. So a difference in computing
-time below it, which the load of other plans may cause, is not visible."""
-READ_LATER: Final = (
-    f"Your token names every file and connection of the plan, so you can read its preview {READ_DELAY.seconds} seconds"
-    " after the proposal, unless one of the files looks like it holds a credential."
 )
 MAY_BE_READ: Final = '"free_of_credentials":true'
 """What the canonical text of a document holds if an agent may be shown it. So no other document is parsed for an agent.
@@ -123,6 +118,15 @@ def read_document(
         folders=document.folders,
         backup_bytes=document.backup_bytes,
         withheld=READ_WITHHELD,
+    )
+
+
+def read_note(turn: Turn) -> str:
+    """Say from which whole second the agent can read the preview of its proposal."""
+    at = render_time(turn.ends_at + timedelta(seconds=1))[:19]
+    return (
+        f"Your token names every file and connection of the plan, so you can read its preview from {at}Z, unless"
+        " one of the files looks like it holds a credential, or the preview takes too long to compute."
     )
 
 

@@ -5,8 +5,8 @@ This module makes no decisions of its own. The table of `remit.services.base.per
 """
 
 import json
-import logging
 from collections.abc import Collection
+from datetime import timedelta
 from typing import Any, Final, overload
 
 from remit.authority.envelope import DEFAULT_LIFE
@@ -28,7 +28,7 @@ from remit.identity.person import Person, agent_cannot_decide
 from remit.plans.approval_checks import OutdatedPreviewError, require_applicable
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.policy.plan import decide_plan
-from remit.plans.preview.planned_effect import RecordedPreview, digest_of_preview
+from remit.plans.preview.planned_effect import digest_of_preview
 from remit.plans.proposals.draft import ProposalDraft
 from remit.plans.proposals.errors import already_closed_error, changed_since_approval_error, outdated_digest_error
 from remit.plans.proposals.previews import ComputedPreview, ListedEffect, PreviewNotStoredError
@@ -40,23 +40,22 @@ from remit.services.base.run_list import find_run_of_envelope, project_root
 from remit.services.plans.agent_preview import agent_document, agent_risk, agent_title, text_for_person
 from remit.services.plans.agent_views import agent_error, agent_preview, agent_proposal
 from remit.services.plans.changes import Inputs
+from remit.services.plans.later_previews import LaterPreview, LaterPreviews, subject_of, to_computed_preview
 from remit.services.plans.next_steps import advise_after_apply
 from remit.services.plans.preview_computation import (
     FOR_AGENT,
-    PreviewJobs,
     describe_missing_preview,
     find_execution,
     find_reason_not_computed,
-    wait_for_turn,
 )
 from remit.services.plans.preview_reads import PreviewReads
+from remit.services.plans.preview_turns import TurnRules
 from remit.services.plans.read_grants import (
     MAY_BE_READ,
-    READ_DELAY,
-    READ_LATER,
     ReadGrant,
     is_plan_readable,
     read_document,
+    read_note,
     subjects_of,
 )
 from remit.services.plans.refusal_records import records_refusals, records_refusals_of_plan
@@ -83,7 +82,6 @@ PREVIEW_WAIT_SECONDS: Final = 10.0
 """Seconds that a person who opens a preview waits for it while it is being computed."""
 _NOT_COMPUTED: Final = ", not computed"
 """Added to the title of a pending plan for people: its effect is not known."""
-_LOG: Final = logging.getLogger("remit.plans")
 
 Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
 
@@ -91,14 +89,20 @@ Ended = tuple[PlanOutcome | PlanRefusal, list[RefusedError]]
 class PlanService(PlanRuns):
     """The plans of one workspace. Safe to use from several threads.
 
-    `jobs` runs the work that may take longer than its caller waits.
+    `jobs` runs the work that may take longer than its caller waits. `turns`: for previews that agents read.
     """
 
-    def __init__(self, workspace: Workspace, *, jobs: JobRunner | None = None, console_url: ConsoleUrl = None) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        *,
+        jobs: JobRunner | None = None,
+        console_url: ConsoleUrl = None,
+        turns: TurnRules | None = None,
+    ) -> None:
         super().__init__(workspace, Views(workspace, console_url))
         self._jobs = jobs if jobs is not None else JobRunner()
-        self._previews = PreviewJobs()
-        """In their own threads, so an agent cannot learn anything about a preview from the delay of other work."""
+        self._previews = LaterPreviews(workspace, turns if turns is not None else TurnRules())
         self._inputs = Inputs()
         self._reads = PreviewReads(workspace)
         self._agent_titles: dict[str, str] = {}
@@ -156,13 +160,12 @@ class PlanService(PlanRuns):
             not_after=token.expires_at if token is not None else None,
             preview=computed,
             execution=find_execution(caller, proposed, self._workspace.config),
+            turn_length=self._turn_length(caller, proposed),
         )
-        row = self._workspace.proposals.propose(draft)
-        if computed is None and self._workspace.proposals.deferral_of(row) is None:
-            grant = ReadGrant() if token is None else ReadGrant.of(token)
-            is_readable = is_plan_readable(proposed, self._workspace.config, grant)
-            one_at_a_time = draft.execution != "nothing"
-            self._compute_later(row, text, caller.actor, one_at_a_time=one_at_a_time, is_readable=is_readable)
+        row, is_new, turn = self._workspace.proposals.propose(draft)
+        if is_new and computed is None and self._workspace.proposals.deferral_of(row) is None:
+            later = LaterPreview(row, proposed, caller.actor, executes=draft.execution != "nothing")
+            self._previews.start(later, turn)
         return self._view(caller, row)
 
     def _parse_allowed(self, plan: bytes) -> Plan:
@@ -181,55 +184,18 @@ class PlanService(PlanRuns):
             return agent_title(plan), agent_risk(plan, self._workspace.config), None
         preview = self._workspace.plans.preview(plan, PlanHooks(actor=caller.actor))
         require_applicable(preview, even_if_it_fails=True)
-        return preview.summary, preview.document.risk, _to_computed_preview(preview)
-
-    def _compute_later(
-        self, row: ProposalRow, text: bytes, actor: str, *, one_at_a_time: bool, is_readable: bool
-    ) -> None:
-        """Compute the preview for people in a job. If that fails, or this process ends, a person can compute it later.
-
-        The preview of a plan that was withdrawn or denied meanwhile is not computed: its SQL would hold locks for
-        nothing. `one_at_a_time`: other processes compute nothing for the same proposer meanwhile. `is_readable`: the
-        proposer may read the plan as a whole, so the preview does not wait for those that the proposer may not read.
-        """
-
-        def wait_and_compute(job: Job[None]) -> None:
-            state = self._workspace.state.path
-            with wait_for_turn(state, row.proposed_by, lambda: job.is_cancelled, is_readable=is_readable):
-                compute_preview(job)
-
-        def compute_preview(job: Job[None]) -> None:
-            found = self._workspace.proposals.find(row.proposal_id)
-            proposals = self._workspace.proposals
-            if found is None or found.state != "PENDING" or job.is_cancelled or proposals.preview_of(found) is not None:
-                return
-            try:
-                preview = self._workspace.plans.preview(
-                    text, PlanHooks(is_cancelled=lambda: job.is_cancelled, actor=actor), readable_if_full=True
-                )
-            except RemitError as problem:
-                if problem.reason is not Reason.CANCELLED:
-                    proposals.record_failed_preview(row.proposal_id, problem, actor)
-                raise
-            proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), actor)
-
-        subject = _subject(row)
-        try:
-            work = wait_and_compute if one_at_a_time else compute_preview
-            self._previews.start(subject, work, owner=row.proposed_by, is_readable=is_readable)
-        except RefusedError as problem:  # not raised: it would tell the agent how long its other previews take
-            _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
+        return preview.summary, preview.document.risk, to_computed_preview(preview)
 
     def _stop_computing(self, row: ProposalRow) -> None:
-        if (job := self._previews.find(_subject(row))) is not None:
+        if (job := self._previews.find(row)) is not None:
             job.cancel()
 
     def finish_previews(self, seconds: float) -> bool:
         """Wait for the previews that this process is computing, before it ends. Return whether all of them ended."""
-        return self._previews.wait_until_ended(seconds)
+        return self._previews.jobs.wait_until_ended(seconds)
 
     def close(self) -> None:
-        self._previews.close()
+        self._previews.jobs.close()
 
     @records_refusals("compute")
     def compute_preview(self, caller: Caller, proposal_id: str) -> ProposalPreview:
@@ -257,7 +223,7 @@ class PlanService(PlanRuns):
         if row.state == "APPROVED" and preview.digest != _approved_digest(proposals.envelope_of(row)):
             raise changed_since_approval_error(row)
         return self._read_stored_preview(
-            proposals.replace_preview(row.proposal_id, _to_computed_preview(preview), caller.actor)
+            proposals.replace_preview(row.proposal_id, to_computed_preview(preview), caller.actor)
         )
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -320,15 +286,15 @@ class PlanService(PlanRuns):
         """Return the preview for the agent. The stored one is looked up only if the whole plan may be read.
 
         Otherwise the answer, and the time that it takes, would depend on a document that depends on other files. For
-        the same reason this does not wait for a preview that is being computed, and shows none before READ_DELAY is
-        over: when it was stored depends on the load, and so on the other plans of the agent.
+        the same reason this does not wait for a preview that is being computed, and shows none before its turn has
+        ended: when it was stored depends on the load, and so on the other plans of the agent.
         """
         require(agent, Right.LOOK)
         row = self._require_row(agent, proposal_id)
         plan, config = Plan.parse(self._workspace.proposals.plan_of(row)), self._workspace.config
         grant, read = ReadGrant.of(agent.token), None
-        if is_plan_readable(plan, config, grant) and self._workspace.proposals.is_older_than(row, READ_DELAY):
-            stored = self._workspace.proposals.preview_of(row)
+        if is_plan_readable(plan, config, grant):
+            stored = self._workspace.proposals.preview_in_turn_of(row)
             if stored is not None and MAY_BE_READ in stored.document:
                 document = PlanPreviewDocument.from_tree(json.loads(stored.document), source="the stored preview")
                 read = read_document(document, plan, config, grant)
@@ -486,7 +452,7 @@ class PlanService(PlanRuns):
             if run is not None and run.status != "UNFINISHED":
                 return self._view(caller, row)
             envelope = self._workspace.proposals.envelope_of(row)
-            subject = _subject(row)
+            subject = subject_of(row)
             job = self._jobs.start(
                 f"apply:{subject}",
                 lambda job: self._apply_envelope(job, envelope, caller.actor),
@@ -528,11 +494,11 @@ class PlanService(PlanRuns):
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _find_job(self, row: ProposalRow) -> Job[Any] | None:
-        return self._jobs.find(_subject(row))
+        return self._jobs.find(subject_of(row))
 
     def _read_stored_preview(self, row: ProposalRow) -> ProposalPreview:
         found = self._workspace.proposals.preview_of(row)
-        if found is None and (job := self._previews.find(_subject(row))) is not None:
+        if found is None and (job := self._previews.find(row)) is not None:
             job.wait(PREVIEW_WAIT_SECONDS)
             found = self._workspace.proposals.preview_of(row)
         if found is None:
@@ -582,15 +548,23 @@ class PlanService(PlanRuns):
         return "would_fail" if effect.cannot_be_approved else None
 
     def _read_note(self, agent: AgentCaller, row: ProposalRow) -> str | None:
-        """Return when the agent may read the preview. It depends on the plan, the configuration and the token only."""
+        """Return when the agent may read the preview, by plan, configuration, tokens and times of proposals alone."""
         grant = ReadGrant.of(agent.token)
         if row.state != "PENDING" or grant == ReadGrant():
             return None
         plan = Plan.parse(self._workspace.proposals.plan_of(row))
-        return READ_LATER if is_plan_readable(plan, self._workspace.config, grant) else None
+        turn = self._workspace.proposals.turn_of(row)
+        return read_note(turn) if turn is not None and is_plan_readable(plan, self._workspace.config, grant) else None
+
+    def _turn_length(self, caller: Caller, plan: Plan) -> timedelta | None:
+        """Return how long the turn of a new proposal is. None if the token that proposes it may not read the plan."""
+        if not isinstance(caller, AgentCaller):
+            return None
+        is_readable = is_plan_readable(plan, self._workspace.config, ReadGrant.of(caller.token))
+        return self._previews.rules.length if is_readable else None
 
     def _is_computing(self, row: ProposalRow) -> bool:
-        job = self._previews.find(_subject(row))
+        job = self._previews.find(row)
         return job is not None and job.is_running
 
     def _agent_title(self, row: ProposalRow) -> str:
@@ -612,19 +586,8 @@ class PlanService(PlanRuns):
         return None if isinstance(caller, AgentCaller) else view_unverified_row(row)
 
 
-def _subject(row: ProposalRow) -> str:
-    return f"plan:{row.proposal_id}"
-
-
 def _compute_command(row: ProposalRow) -> str:
     return f'remit approvals compute {row.proposal_id}, or "Compute again" in the console'
-
-
-def _to_computed_preview(preview: RecordedPreview) -> ComputedPreview:
-    document = preview.document
-    return ComputedPreview(
-        preview.digest, document.canonical(), preview.summary, document.risk, document.cannot_be_approved
-    )
 
 
 def _approved_digest(envelope: bytes) -> str:
