@@ -42,6 +42,8 @@ permit (principal == User::"acme/mia", action == Action::"ping", resource);
 @id("copies-need-a-second-pair-of-eyes")
 @verdict("approval_required")
 permit (principal == User::"acme/mia", action == Action::"copy_form", resource);
+@id("mia-files")
+permit (principal == User::"acme/mia", action in [Action::"file_form", Action::"prepare"], resource);
 """
 APP = "import os\n\nLIMIT = 10\n\n\ndef fee(amount):\n    return amount * 0.02\n\n\ndef main():\n    print(fee(100))\n"
 
@@ -94,6 +96,32 @@ class Stage:
             "rollback": "copy-form",
             "binding": {"type": "undo"},
         }
+        file = {
+            **copy,
+            "id": "file-form",
+            "title": "File the form",
+            "access_action": "file_form",
+            "rollback": "undo-file",
+        }
+        file["phrases"] = {"en": ["file the form as {name}"]}
+        undo_file = {**undo, "id": "undo-file", "access_action": "file_form", "rollback": "file-form"}
+        steps = {"first": "file-form", "second": "file-form", "third": "copy-form"}
+        prepare = {
+            **common,
+            "id": "prepare",
+            "title": "Prepare three forms",
+            "impact": "impactful",
+            "access_action": "prepare",
+            "fields": {each: {"type": "identifier", "question": f"Which {each} one?"} for each in steps},
+            "phrases": {"en": ["prepare {first} and {second} and {third}"]},
+            "binding": {
+                "type": "composite",
+                "steps": [
+                    {"id": f"{each}_form", "simulation": step, "fields": {"name": f"{{{each}}}"}}
+                    for each, step in steps.items()
+                ],
+            },
+        }
         ping = {
             **common,
             "id": "ping",
@@ -112,7 +140,8 @@ class Stage:
             "tenants": {TENANT: {"users": [USER]}, "globex": {"users": ["joe"]}},
         }
         (self.root / CONFIG_NAME).write_text(json.dumps(config))
-        (self.root / "simulations.json").write_text(json.dumps({"version": 1, "simulations": [copy, undo, ping]}))
+        simulations = [copy, undo, ping, file, undo_file, prepare]
+        (self.root / "simulations.json").write_text(json.dumps({"version": 1, "simulations": simulations}))
         (self.root / "access.cedar").write_text(POLICY)
 
     # --- what agents do -----------------------------------------------------------------------------------------------
@@ -216,7 +245,7 @@ def served(folder: Path) -> Iterator[Stage]:
     stage.url = settings.url
     with stage.workspace, Services(stage.workspace, console_url=settings.url) as desk:
         stage.desk = desk
-        for name in ("undo-copy", "copy-form"):
+        for name in ("undo-copy", "copy-form", "undo-file", "file-form", "prepare"):
             stage.workspace.promotion.promote(name, tenant_id=TENANT, who=person_at_terminal({}))
         stage.app = build_app(desk, settings)
         server = uvicorn.Server(server_config(stage.app, settings))

@@ -47,6 +47,8 @@ def fill(stage: Stage) -> Filled:
     unseen = stage.propose("not-computed", {"action_id": "s", "action_type": "SQL_EXECUTE", "operation": query})
     goal = stage.desk.goals.ask(MIA, f"copy the form as invoice-7 {MARKUP}", "en", None, None, 10)
     stage.desk.goals.ask(MIA, "copy the form as invoice-8", "en", "../../logout", None, 10)
+    steps = stage.desk.goals.ask(MIA, "prepare a-one and a-two and a-three", "en", None, None, 10)
+    stage.desk.goals.answer(MIA, steps.correlation_id, "yes", step=steps.waiting.step if steps.waiting else None)
     question = {"kind": "confirmation", "tenant": TENANT, "id": "../../logout"}
     return Filled(
         {
@@ -61,6 +63,7 @@ def fill(stage: Stage) -> Filled:
             "run": f"/runs/{done}",
             "goals": "/goals",
             "goal": f"/goals/one?tenant={TENANT}&id={goal.correlation_id}",
+            "goal with steps": f"/goals/one?tenant={TENANT}&id={steps.correlation_id}",
             "ledger": "/ledger",
             "search": "/ledger?text=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E&kind=proposal.",
             "bad search": "/ledger?since=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E",

@@ -50,6 +50,15 @@ def undo_goal(utterance: str) -> Confirmation:
     return Confirmation("Roll back this goal?", f"{utterance}: a new goal reverses its effect.", "Yes, roll it back")
 
 
+def undo_steps(utterance: str) -> Confirmation:
+    detail = f"{utterance}: its steps are rolled back, the last one first. Remit asks you once more."
+    return Confirmation("Roll back this whole goal?", detail, "Yes, roll it back")
+
+
+def answer(title: str, word: str) -> Confirmation:
+    return Confirmation(f"Answer “{word}”?", title, f"Answer “{word}”", "yes")
+
+
 def revoke(holder: str) -> Confirmation:
     detail = "Its open approval requests become void. A revocation cannot be reversed."
     return Confirmation(f"Revoke the token of {holder}?", detail, "Yes, revoke it")
@@ -75,6 +84,21 @@ def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Confi
 
 CONFIRMATIONS: Final = {
     each.__name__: each
-    for each in (approve, deny, apply, compute, withdraw, cancel, undo, undo_goal, revoke, promote, retire, remove)
+    for each in (
+        answer,
+        approve,
+        deny,
+        apply,
+        compute,
+        withdraw,
+        cancel,
+        undo,
+        undo_goal,
+        undo_steps,
+        revoke,
+        promote,
+        retire,
+        remove,
+    )
 }
 """For the templates."""

@@ -6,13 +6,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.contracts.services.common import GoalAnswer
+from remit.contracts.services.common import GoalAnswer, Question
 from remit.core.errors import RefusedError, RemitError
 from remit.services.goals.service import GoalApproval
 from remit.web.console.confirm import undo_goal as ask_to_take_back
+from remit.web.console.confirm import undo_steps as ask_to_take_steps_back
 from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled
-from remit.web.console.languages import Languages, languages_for
+from remit.web.console.goal_steps import show_steps
+from remit.web.console.languages import Languages, find_answers, languages_for
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, get_time, page, redirect_to, require_viewer
 from remit.web.console.templating import address, seconds_until
 from remit.web.http.problems import status_of
@@ -36,10 +38,18 @@ _NEXT_MINE: Final = {
 }
 
 
+_NEXT_STEP_MINE: Final = {
+    "confirmation": "This step is not started before you have answered. Your answer counts for this step only.",
+    "approval": "Another person has to approve this step, in the inbox. Then continue the goal here.",
+}
+
+
 _APPROVED: Final = "Nothing is done yet. {user} has to continue the goal, here or where the request was made."
 _APPROVED_MINE: Final = "Nothing is done yet. Press Continue."
 _DENIED: Final = "Nothing was done, and no step is left."
+_STEP_DENIED: Final = "This step is not done. {user} continues the goal, or Remit does it later, and the goal ends."
 _ASK_AGAIN: Final = "The user can ask again."
+_STEP_OVER: Final = "Remit ends the goal, and rolls back the steps that were done, unless its simulation keeps them."
 
 
 class GoalLine(NamedTuple):
@@ -66,9 +76,11 @@ def list_next_steps(goal: GoalAnswer, decided: GoalApproval | None, *, is_mine: 
     if decided is not None:
         name = "approved" if decided.approved else "denied"
         reason = f": {decided.reason}" if decided.reason else "."
-        step = (_APPROVED_MINE if is_mine else _APPROVED) if decided.approved else _DENIED
+        denied = _STEP_DENIED if goal.steps is not None else _DENIED
+        step = (_APPROVED_MINE if is_mine else _APPROVED) if decided.approved else denied
         return (f"{decided.by} {name} it{reason}", step.format(user=goal.user_id))
-    steps = (_NEXT_MINE if is_mine else _NEXT).get(goal.waiting_for or "")
+    mine = _NEXT_MINE | _NEXT_STEP_MINE if goal.steps is not None else _NEXT_MINE
+    steps = (mine if is_mine else _NEXT).get(goal.waiting_for or "")
     return (steps.format(user=goal.user_id),) if steps else goal.next
 
 
@@ -94,7 +106,10 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
         is_mine=is_mine,
         is_over=is_over,
         decided=decided,
-        next_steps=(_ASK_AGAIN,) if is_over else list_next_steps(found, decided, is_mine=is_mine),
+        next_steps=_steps_after(found) if is_over else list_next_steps(found, decided, is_mine=is_mine),
+        steps=show_steps(found),
+        asked=_read_question(request, viewer, found) if is_mine and not is_over else None,
+        answers=find_answers(goals.read_language(viewer.caller, tenant, id)),
     )
 
 
@@ -126,13 +141,14 @@ def continue_goal(request: Request, form: Filled) -> Response:
 
 @router.post("/goals/undo")
 def undo(request: Request, form: Filled) -> Response:
-    """Roll back by a new goal, which asks its user for a confirmation like every other goal."""
+    """Roll back by a new goal, or, if the goal has several steps, by their rollbacks. Both ask the user first."""
     viewer, tenant, name = require_viewer(request), form.one("tenant"), form.one("id")
     if not is_confirmed(form):
-        utterance = get_services(request).goals.read_utterance(viewer.caller, tenant, name)
-        return render_confirmation(
-            request, form, ask_to_take_back(utterance[:MOST_WORDS] or name), goal_path(tenant, name)
-        )
+        goals = get_services(request).goals
+        utterance = goals.read_utterance(viewer.caller, tenant, name)[:MOST_WORDS] or name
+        has_steps = goals.get(viewer.caller, tenant, name).steps is not None
+        asked = ask_to_take_steps_back(utterance) if has_steps else ask_to_take_back(utterance)
+        return render_confirmation(request, form, asked, goal_path(tenant, name))
     found = get_services(request).goals.undo(viewer.caller, name, ASK_WAIT)
     return redirect_to(goal_path(found.tenant_id, found.correlation_id))
 
@@ -173,6 +189,22 @@ def _languages(request: Request, viewer: Viewer, language: str) -> Languages | N
         return None
     tags = get_services(request).catalogue.list_languages(caller, caller.tenant)
     return languages_for(tags, request.headers.get("accept-language", ""), language)
+
+
+def _steps_after(found: GoalAnswer) -> tuple[str, ...]:
+    """Return what follows a question that got no answer in time."""
+    return (_STEP_OVER,) if found.steps is not None else (_ASK_AGAIN,)
+
+
+def _read_question(request: Request, viewer: Viewer, found: GoalAnswer) -> Question | None:
+    """Return the question that the viewer has to answer as the user of this goal, as the inbox shows it."""
+    waits = found.waiting
+    if waits is None or waits.kind != "confirmation":
+        return None
+    try:
+        return get_services(request).inbox.show(viewer.caller, waits.kind, waits.id, tenant=waits.tenant).question
+    except RefusedError:  # another window has answered meanwhile
+        return None
 
 
 def _is_over(request: Request, found: GoalAnswer) -> bool:

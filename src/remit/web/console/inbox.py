@@ -16,12 +16,14 @@ from remit.core.errors import Reason, RefusedError, RemitError
 from remit.core.text import counted
 from remit.identity.own_requests import is_same_person
 from remit.plans.proposals.previews import PreviewNotStoredError
+from remit.web.console.confirm import answer as confirm_answer
 from remit.web.console.confirm import approve, compute, deny, withdraw
 from remit.web.console.confirm_page import is_confirmed, render_confirmation
 from remit.web.console.forms import Filled, FormFields
 from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
 from remit.web.console.inbox_text import InboxItem
+from remit.web.console.languages import find_answers
 from remit.web.console.outcomes import describe_next_step, find_outcome, list_closing_times
 from remit.web.console.pages import ConsoleRoute, Viewer, get_services, page, redirect_to, require_viewer
 from remit.web.console.plan_pages import ALL_FILES, PreviewShown, draw_steps, read_rest
@@ -99,7 +101,14 @@ def open_link(request: Request) -> Response:
 def answer(request: Request, form: Filled) -> Response:
     viewer = require_viewer(request)
     kind, name, tenant = form.one("kind"), form.one("id"), form.one("tenant")
-    if kind != "confirmation" and not is_confirmed(form):
+    if kind == "confirmation":
+        waiting = _find_confirmation(request, viewer, name, tenant)
+        if form.given("step") is not None and (waiting is None or waiting.question.step != form.given("step")):
+            return redirect_to(goal_path(tenant, name, said="not_used"))
+        if waiting is not None and form.one("pressed") and not is_confirmed(form):
+            asked = confirm_answer(waiting.title, form.one("answer"))  # it names the step
+            return render_confirmation(request, form, asked, goal_path(tenant, name))
+    elif not is_confirmed(form):
         item = InboxItem(
             get_services(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question
         )
@@ -145,6 +154,16 @@ def withdraw_plan(request: Request, form: Filled) -> Response:
     return redirect_to(address("/inbox/question", kind="plan", id=name, said="withdrawn"))
 
 
+def _find_confirmation(request: Request, viewer: Viewer, name: str, tenant: str) -> InboxItem | None:
+    """Return the question that a goal waits with. None if it waits with none for the viewer."""
+    try:
+        return InboxItem(
+            get_services(request).inbox.show(viewer.caller, "confirmation", name, tenant=tenant or None).question
+        )
+    except RefusedError:
+        return None
+
+
 def _render_question(
     request: Request,
     viewer: Viewer,
@@ -171,6 +190,7 @@ def _render_question(
         item=item,
         held_request=view.request,
         goal=view.goal,
+        answers=find_answers(view.goal.language_tag) if view.goal else None,
         proposal=proposal,
         preview=preview,
         preview_problem=preview_problem,

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from remit.goals.confirmation.language_tags import read_tag
-from remit.goals.confirmation.parser import load_lexicon
+from remit.goals.confirmation.parser import LanguageWords, load_lexicon
 
 
 class Language(NamedTuple):
@@ -28,6 +28,11 @@ def languages_for(phrases: Iterable[str], accepted: str, last_used: str = "") ->
     return Languages(
         here, tuple(each for each in others if each.tag not in languages), _chosen(here, accepted, last_used)
     )
+
+
+def find_answers(tag: str) -> LanguageWords | None:
+    """Return the words for yes and no in the language of a goal. None if a user cannot confirm in it."""
+    return load_lexicon().find_words(tag)
 
 
 def _name(tag: str) -> str:

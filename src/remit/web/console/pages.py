@@ -55,6 +55,7 @@ NOTICES: Final[dict[str, Notice]] = {
     "denied": Notice("Denied. The decision is recorded, and nothing was done."),
     "unclear": Notice("That is not a clear yes or no. Nothing was decided, and the request is still open.", "care"),
     "answered": Notice("Your answer is recorded."),
+    "not_used": Notice("That step does not wait for an answer any more. Your answer was not used for another.", "care"),
     "computed": Notice("The preview was computed again and recorded. This page shows it."),
     "applied": Notice("The plan is being applied. This page shows the progress."),
     "undone": Notice("Rolled back: the files are as they were before the run."),
