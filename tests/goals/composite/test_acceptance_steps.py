@@ -293,7 +293,7 @@ def test_at_agent_17_a_goal_resumes_from_the_ledger_in_another_process(office: O
 
 
 @pytest.mark.req("AC-15", "AC-33")
-def test_at_agent_17_twin_a_goal_that_no process_continues_is_noticed(
+def test_at_agent_17_twin_a_goal_that_no_process_continues_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
