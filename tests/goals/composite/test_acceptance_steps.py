@@ -137,7 +137,7 @@ def check_15(office: Office) -> None:
         f" WHERE verdict = 'CONFIRMED' AND correlation_id = '{reply.goal.correlation_id}'"
     )
     assert office.count(confirmed) == 3
-    look = office.ask("tidy three and five")  # its first step only reads, and asks no process
+    look = office.ask("tidy three and five")  # its first step only reads, and asks no person
     assert "Step 2 of 3" in look.outcome.user_visible_text
     assert dispatched(office, look) == ["look"]
 
