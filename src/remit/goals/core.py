@@ -22,12 +22,12 @@ from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ids import DEFAULT_TENANT, Clock, is_within, parse_time, render_time
 from remit.crypto.signing import Keyring
 from remit.goals.composite.driver import Situation, StepsDriver
-from remit.goals.composite.layout import WHOLE
-from remit.goals.composite.step_case import StepCase
+from remit.goals.composite.layout import FIRST_STEP, WHOLE
+from remit.goals.composite.step_case import StepCase, unused_answer_error
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import DecisionRecord, GoalDecision, build_decision, build_goal_documents
 from remit.goals.gates import ANSWER_LIFE, NO_WORDS, ConfirmationReply, Evidence, decide
-from remit.goals.history import History, load_decision, read_history
+from remit.goals.history import History, load_decision, read_history, require_same_goal
 from remit.goals.messages.catalogue import user_text
 from remit.goals.outcomes import PromptSource, build_current_outcome, build_outcome
 from remit.goals.packet_masking import mask_packet
@@ -107,6 +107,8 @@ class AgentCore:
         packet = goal.sim_finder_packet
         if isinstance(packet, SimulationMatchPacket) and packet.steps:
             return StepsDriver(self, goal, packet, finder_proof, hook).run()
+        if goal.confirm_state.step_id not in {None, FIRST_STEP}:
+            raise unused_answer_error(goal)
         return self.run_cycle(StepCase(goal, build_goal_documents(goal)), finder_proof, hook)
 
     def run_cycle(
@@ -117,7 +119,7 @@ class AgentCore:
         for _ in range(MAX_ROUNDS):
             with self.ledger().store.reading_pooled() as connection:
                 whole = self._history(connection, goal)
-                self._require_same_goal(connection, case, whole)
+                require_same_goal(connection, goal, case.documents, whole)
                 history = whole.of(case.step_id)
                 last = self._last_decision(connection, goal, history)
                 at = render_time(not_before_newest(connection, goal.tenant_id, self.clock()))
@@ -142,20 +144,6 @@ class AgentCore:
 
     def _history(self, connection: Connection, goal: AgentGoalRequest) -> History:
         return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
-
-    def _require_same_goal(self, connection: Connection, case: StepCase, history: History) -> None:
-        """Refuse a correlation id that has another user, text or packet."""
-        goal = case.goal
-        if history.last is None:
-            return
-        record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
-        if record.goal_ref != case.documents.goal.ref:
-            raise RefusedError(
-                Reason.GOAL_CONFLICT,
-                "this correlation id belongs to another goal",
-                where=f"correlation {goal.correlation_id}",
-                next_step="Use a new correlation id for another goal. For the same goal, send the same request again.",
-            )
 
     def _last_decision(self, connection: Connection, goal: AgentGoalRequest, history: History) -> DecisionRecord | None:
         ref = history.decision_ref

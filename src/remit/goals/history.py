@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from remit.core.errors import EnvironmentFailureError, Reason
+from remit.contracts.goals.goal import AgentGoalRequest
+from remit.core.errors import EnvironmentFailureError, Reason, RefusedError
 from remit.core.ttl_cache import TTLCache
 from remit.crypto.signing import Keyring
 from remit.goals.composite.layout import WHOLE, is_undo, rolled_back_id
-from remit.goals.decisions import DecisionRecord
+from remit.goals.decisions import DecisionRecord, GoalDocuments
 from remit.goals.gates import ApprovalWindow
 from remit.ledger.documents import DocumentStore, tree_of
 from remit.ledger.goal_queries import Recorded, entries_of_kind, step_events
@@ -138,6 +139,22 @@ def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionR
 def decision_of(documents: DocumentStore, ref: str) -> DecisionRecord:
     body = documents.body(ref)  # read each time, so that a missing document is noticed in spite of the cache
     return _DECISIONS.get(ref, lambda: DecisionRecord.from_tree(tree_of(ref, body), source="a stored decision"))
+
+
+def require_same_goal(
+    connection: Connection, goal: AgentGoalRequest, documents: GoalDocuments, history: History
+) -> None:
+    """Refuse a correlation id that has another user, text or packet."""
+    if history.last is None:
+        return
+    record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
+    if record.goal_ref != documents.goal.ref:
+        raise RefusedError(
+            Reason.GOAL_CONFLICT,
+            "this correlation id belongs to another goal",
+            where=f"correlation {goal.correlation_id}",
+            next_step="Use a new correlation id for another goal. For the same goal, send the same request again.",
+        )
 
 
 def require_recorded(

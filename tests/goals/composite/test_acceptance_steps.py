@@ -137,7 +137,7 @@ def check_15(office: Office) -> None:
         f" WHERE verdict = 'CONFIRMED' AND correlation_id = '{reply.goal.correlation_id}'"
     )
     assert office.count(confirmed) == 3
-    look = office.ask("tidy three and five")  # its first step only reads, and asks nobody
+    look = office.ask("tidy three and five")  # its first step only reads, and asks no person
     assert "Step 2 of 3" in look.outcome.user_visible_text
     assert dispatched(office, look) == ["look"]
 
@@ -185,6 +185,9 @@ def check_16(office: Office) -> None:
     assert yes(office, first, "no").outcome.step_id == named["one"]  # nor does a late "no" to it stop the second
     assert dispatched(office, first) == ["copy-form"]
     assert yes(office, second).outcome.step_id == named["note"]
+    single = office.ask("archive the note three")
+    assert yes(office, single, step=named["one"]).outcome.reason_code == "CONFIRMATION_MISSING"
+    assert yes(office, single, "no", step="step-1").outcome.reason_code == "CONFIRMATION_REFUSED"
     check_16_approvals(office)
 
 
@@ -273,11 +276,7 @@ def check_17(office: Office) -> None:
     assert [each.problem for each in reports if each.problem is not None] == []
     second = office.goals.read_reply(first.goal.correlation_id, user="mia", tenant=TENANT)
     assert (second.outcome.reason_code, second.outcome.step_id) == ("CONFIRMATION_REQUIRED", named["one"])
-    killed(office, second, "goal.decided")  # the answer is not recorded yet, or was rolled back
-    waiting = office.answer(first, None)
-    assert waiting.outcome.step_id == named["one"]
-    third = yes(office, waiting)
-    killed(office, third, "goal.ended")
+    killed(office, yes(office, second), "goal.ended")
     ended = office.answer(first, None)
     assert ended.outcome.user_visible_text == "All steps are done."
     assert office.workspace.recover() == []
@@ -294,7 +293,7 @@ def test_at_agent_17_a_goal_resumes_from_the_ledger_in_another_process(office: O
 
 
 @pytest.mark.req("AC-15", "AC-33")
-def test_at_agent_17_twin_a_goal_that_nobody_continues_is_noticed(
+def test_at_agent_17_twin_a_goal_that_no_process_continues_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -417,7 +416,7 @@ def test_at_agent_18_twin_a_retry_against_the_policy_is_noticed(
 def test_a_dispatch_that_a_person_closed_is_never_retried(
     desk: Office, waits: Waits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was interrupted, and nobody knows whether it took effect."""
+    """It was interrupted, and no process knows whether it took effect."""
     named = ids(desk)
     run = runner.GoalActionRunner.run
 

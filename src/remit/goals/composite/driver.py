@@ -42,10 +42,10 @@ from remit.goals.composite.progress import (
     next_move,
     read_progress,
 )
-from remit.goals.composite.step_case import StepCase, rollback_documents
+from remit.goals.composite.step_case import StepCase, rollback_documents, unused_answer_error
 from remit.goals.decisions import build_goal_documents
 from remit.goals.dispatch import AlreadyStartedError
-from remit.goals.history import WAITING, History, load_decision, read_history, require_recorded
+from remit.goals.history import WAITING, History, load_decision, read_history, require_recorded, require_same_goal
 from remit.goals.messages.catalogue import UserText
 from remit.goals.recording import TransactionHook, record_ending
 from remit.goals.rollback import rollback_packet
@@ -204,13 +204,19 @@ class StepsDriver:
         return self._outcome(situation)
 
     def read(self) -> Situation | None:
-        """Read the goal from the ledger. None if its packet does not name a composite of its catalogue."""
+        """Read the goal from the ledger. None if its packet does not name a composite of its catalogue.
+
+        Raises:
+            RefusedError: The correlation id belongs to another goal.
+            EnvironmentFailureError: A row differs from its signed entry.
+        """
         goal = self._goal
         with self._core.ledger().store.reading_pooled() as connection:
             catalogue, whole = self._find_composite(connection)
             if whole is None:
                 return None
             history = read_history(connection, self._core.keyring, goal.tenant_id, goal.correlation_id)
+            require_same_goal(connection, goal, self._documents, history)
             steps = planned_steps(whole, catalogue)
             progress = read_progress(steps, history.steps)
             self._verify(connection, history)
@@ -276,13 +282,7 @@ class StepsDriver:
         if state.step_id in newest and state.step_id not in is_open:
             return None
         if state.step_id is None or state.step_id not in is_open:
-            what = "does not say for which step it is" if state.step_id is None else "is for a step that does not wait"
-            raise RefusedError(
-                Reason.CONFIRMATION_MISSING,
-                f"the answer {what}; it was not used",
-                where=f"correlation {self._goal.correlation_id}",
-                next_step="Read the question of the step that waits now, and answer it with the id of that step.",
-            )
+            raise unused_answer_error(self._goal)
         return state.step_id
 
     def _move(self, situation: Situation, answered: str | None) -> AgentExecutionOutcome | None:

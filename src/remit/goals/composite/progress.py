@@ -22,6 +22,16 @@ ENDINGS: Final[dict[str, Ending]] = {
     "REFUSED": "REFUSED",
     "ROLLED_BACK": "ROLLED_BACK",
 }
+BY_A_PERSON: Final = frozenset(
+    {
+        "CONFIRMATION_REFUSED",
+        "CONFIRMATION_EXPIRED",
+        "CONFIRMATION_AMBIGUOUS",
+        "ACCESS_SCOPE_VIOLATION",
+        "ACCESS_AP_REQUIRED",
+    }
+)
+"""The reason codes of a step that a person refused, did not answer in time, or was not allowed."""
 _DISPATCHED: Final = frozenset({"DISPATCHED", "RETRIED"})
 _FIRST: Final = 1
 
@@ -37,10 +47,17 @@ class StepProgress:
     """The row of the last attempt, if it failed."""
     rollback: str = ""
     """The last event of its rollback. Empty if there is none."""
+    reason_code: str = ""
+    """The reason code of its last event."""
 
     @property
     def has_run(self) -> bool:
         return self.attempts > 0
+
+    @property
+    def is_refused_by_a_person(self) -> bool:
+        """Whether it was refused before its action began. Anything else that stops a step is a failure."""
+        return self.event == "REFUSED" and not self.has_run and self.reason_code in BY_A_PERSON
 
     @property
     def may_remain(self) -> bool:
@@ -149,7 +166,8 @@ def _progress(step: PlannedStep, events: dict[str, list[Recorded]]) -> StepProgr
     last = own[-1]
     attempts = sum(each.row.event in _DISPATCHED for each in own)
     failure = last if last.row.event == "FAILED" else None
-    return StepProgress(step, last.row.event, attempts, failure, back[-1].row.event if back else "")
+    rollback = back[-1].row.event if back else ""
+    return StepProgress(step, last.row.event, attempts, failure, rollback, last.row.reason_code or "")
 
 
 def _retry(progress: StepProgress) -> RetryStep | None:
@@ -162,7 +180,7 @@ def _retry(progress: StepProgress) -> RetryStep | None:
 def _abort(progress: Sequence[StepProgress], cause: StepProgress, *, keep: bool) -> Move:
     """Return the next rollback, or the end. `cause` is the step that did not succeed, or one with a begun rollback."""
     stopped = next((each for each in progress if each.event in {"FAILED", "REFUSED"}), cause)
-    if keep and stopped.event == "REFUSED":
+    if keep and stopped.is_refused_by_a_person:
         remaining = _remaining(progress)
         return End("ABORTED_PARTIAL" if remaining else "REFUSED", remaining)
     return _roll_back(progress, "ABORTED_ROLLED_BACK" if any(each.has_run for each in progress) else "REFUSED")

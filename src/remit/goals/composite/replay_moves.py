@@ -28,6 +28,8 @@ def find_move_problems(
         record: The first decision about the goal. Its packet names the composite.
         rows: All rows of the goal, in order.
     """
+    if {(each.row.step_id, each.row.event) for each in rows} == {(WHOLE, "REFUSED")}:
+        return {}  # the gates refused the packet, and no step was planned
     try:
         steps, keep = _layout(documents, past, record)
     except RemitError as problem:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from remit.contracts.goals.goal import AgentGoalRequest
 from remit.contracts.goals.packets import FinderPacket, SimulationMatchPacket
+from remit.core.errors import Reason, RefusedError
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.composite.layout import FIRST_STEP, Outputs
 from remit.goals.decisions import GoalDocuments
@@ -44,3 +45,18 @@ class StepCase:
 def rollback_documents(documents: GoalDocuments, packet: SimulationMatchPacket) -> GoalDocuments:
     """Return the documents of a rollback step: its own packet, and the goal that it belongs to."""
     return GoalDocuments(StoredDocument("packet", packet.tree()), documents.goal)
+
+
+def unused_answer_error(goal: AgentGoalRequest) -> RefusedError:
+    """Return the refusal of an answer that does not name the step that waits."""
+    what = (
+        "does not say for which step it is"
+        if goal.confirm_state.step_id is None
+        else "is for a step that does not wait"
+    )
+    return RefusedError(
+        Reason.CONFIRMATION_MISSING,
+        f"the answer {what}; it was not used",
+        where=f"correlation {goal.correlation_id}",
+        next_step="Read the question of the step that waits now, and answer it with the id of that step.",
+    )
