@@ -133,7 +133,7 @@ def _several_steps(workspace: Workspace, announce: Announce) -> None:
     _expect(failed, "SIMULATION_REFUSED")
     announce(
         "Mia asks for three steps: archive april then may then june",
-        "each step asked for itself; the third could not run, june is archived already; april and may were brought back",
+        "each step asked for itself; the third could not, june is archived already; april and may were brought back",
     )
     refused = _stopped(workspace, "archiviere april dann may dann june", "de", ("ja", "ja", "nein"))
     _expect(refused, "CONFIRMATION_REFUSED")
