@@ -22,7 +22,7 @@ from remit.goals.composite.layout import WHOLE
 from remit.goals.composite.started_goals import StartedGoals
 from remit.goals.core import AgentCore
 from remit.goals.decisions import stored_attempts
-from remit.goals.finder.experience import Learned, Learning
+from remit.goals.experience import Learned, Learning
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME

@@ -8,8 +8,8 @@ import pytest
 
 import remit
 from remit.core.canonical import digest
-from remit.goals.finder import experience
-from remit.goals.finder.experience import learn, points_for
+from remit.goals import experience
+from remit.goals.experience import learn, points_for
 from remit.goals.finder.finder import EmbeddedFinder, Utterance
 from remit.goals.service import Reply
 from remit.ledger import goal_queries
@@ -132,6 +132,6 @@ def test_nothing_but_the_finder_and_its_service_reads_what_was_learned() -> None
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             names = {each.name for each in node.names} if isinstance(node, ast.Import | ast.ImportFrom) else set()
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-            if module == "remit.goals.finder.experience" or {"experience", "accepted_matches"} & names:
+            if module == "remit.goals.experience" or {"experience", "accepted_matches"} & names:
                 readers.add(file.relative_to(package).as_posix())
-    assert readers == {"goals/service.py", "goals/finder/experience.py"}
+    assert readers == {"goals/service.py", "goals/experience.py"}
