@@ -64,7 +64,12 @@ class Desk:
         doors = (lambda: workspace.browser_service, lambda: workspace.tokens, lambda: workspace.ledger)
         browser = BrowserActionRunner(*doors, workspace.state.hosts, workspace.clock)
         self.runner = GoalActionRunner(
-            lambda: workspace.tasks, lambda: workspace.plans, browser, lambda: workspace.ledger, workspace.state.hosts
+            lambda: workspace.tasks,
+            lambda: workspace.plans,
+            browser,
+            lambda: workspace.ledger,
+            workspace.state.hosts,
+            lambda: workspace.config,
         )
 
     def prepared(self, tree: dict[str, Any], key: str, **fields: Any) -> dict[str, Any]:

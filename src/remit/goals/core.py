@@ -27,7 +27,7 @@ from remit.goals.composite.step_case import StepCase, unused_answer_error
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import DecisionRecord, GoalDecision, build_decision, build_goal_documents
 from remit.goals.gates import ANSWER_LIFE, NO_WORDS, ConfirmationReply, Evidence, decide
-from remit.goals.history import History, load_decision, read_history, require_same_goal
+from remit.goals.history import History, find_preview, load_decision, read_history, require_same_goal
 from remit.goals.messages.catalogue import user_text
 from remit.goals.outcomes import PromptSource, build_current_outcome, build_outcome
 from remit.goals.packet_masking import mask_packet
@@ -196,7 +196,11 @@ class AgentCore:
             outputs=case.outputs,
             covered_by=case.covered_by,
         )
-        return _Case(evidence, rules.documents, at)
+        preview = None
+        if question_step is not None:
+            key = (goal.tenant_id, goal.correlation_id, case.step_id)
+            preview = find_preview(connection, self.keyring, *key)
+        return _Case(evidence, rules.documents, at, preview)
 
     def _decide(
         self,
@@ -210,7 +214,7 @@ class AgentCore:
         goal = case.goal
         supporting_documents = (*found.snapshots, *finder_proof)
         made = build_decision(
-            goal, case.documents, found.evidence, decide(found.evidence), supporting_documents, found.at
+            goal, case.documents, found.evidence, decide(found.evidence), supporting_documents, found.at, found.preview
         )
 
         def work(batch: Batch) -> StepRow:
@@ -309,11 +313,13 @@ class AgentCore:
 
 
 class _Case(NamedTuple):
-    """The evidence of a decision, the documents of its rules, and the time."""
+    """The evidence of a decision, the documents of its rules, the time, and the preview."""
 
     evidence: Evidence
     snapshots: tuple[StoredDocument, ...]
     at: str
+    preview: str | None
+    """The stored preview that the user could see before the confirmation."""
 
 
 def _mask_for_storage(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:

@@ -30,7 +30,7 @@ MAX_WHY: Final = 1_000
 class DecisionRecord(ExtendedContract):
     """The stored references of one decision. A reference is null if the gates stopped before it."""
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"step_inputs_ref"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"preview_ref", "step_inputs_ref"})
 
     goal_ref: str
     correlation_id: str
@@ -60,6 +60,8 @@ class DecisionRecord(ExtendedContract):
     """The reason in words, masked, for people. A replay does not compare it. Older decisions have none."""
     step_inputs_ref: str | None = None
     """The document with the outputs of earlier steps. Null for a goal with a single step."""
+    preview_ref: str | None = None
+    """The document with the preview that the user could see before the confirmation. Null if there was none."""
     gates_version: int = 1
     """The version of the rules of the gates. Older decisions have none, and were made by the first version."""
 
@@ -185,10 +187,12 @@ def build_decision(
     verdict: GateVerdict,
     supporting_documents: tuple[StoredDocument, ...],
     at: str,
+    preview_ref: str | None = None,
 ) -> GoalDecision:
     """Build all documents that a verdict leaves in the ledger.
 
     `supporting_documents` are the snapshots of the evidence, which are made once, and the Finder's proof of its packet.
+    `preview_ref` is the preview that the user could see. Its effect is the only one that may be dispatched.
     """
     packet, goal_stored = goal_documents
     documents = [*supporting_documents, packet, goal_stored]
@@ -240,6 +244,7 @@ def build_decision(
         approval_decided_at=window.decided_at if window else None,
         why=_why(verdict),
         step_inputs_ref=inputs.ref if inputs else None,
+        preview_ref=preview_ref,
         gates_version=evidence.gates_version,
     )
     stored = StoredDocument("decision", record.tree())

@@ -20,6 +20,8 @@ from remit.store.connection import Connection
 
 APPROVAL: Final = "agent.approval"
 """The kind of the entry with which a person approves or denies a goal of another user."""
+PREVIEW: Final = "agent.preview"
+"""The kind of the entry with the preview of an action, which a person sees before the confirmation."""
 WAITING: Final = frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"})
 """Events of a step that waits for a person."""
 _NO_ANSWER: Final = (None, None, "", "")
@@ -130,6 +132,17 @@ def read_history(
         return History(steps)
     asked = next(one for one in reversed(steps) if one.row.event == "APPROVAL_REQUESTED")
     return History(steps, *read_approval(connection, keyring, tenant_id, asked))
+
+
+def find_preview(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str, step_id: str
+) -> str | None:
+    """Return the document with the preview of a step. None if none was computed. The first one is valid."""
+    for seq, unverified in entries_of_kind(connection, tenant_id, correlation_id, PREVIEW):
+        if unverified.get("step_id") == step_id:
+            payload = json.loads(require_covered(connection, keyring, tenant_id, seq).payload)
+            return str(payload["preview_ref"])
+    return None
 
 
 def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionRecord:

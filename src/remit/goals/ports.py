@@ -57,12 +57,21 @@ class ActionRunner(Protocol):
     """Prepares and runs bound actions, and knows which of them were started."""
 
     def prepare(
-        self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope, key: str
+        self,
+        simulation: Simulation,
+        bound: BoundAction,
+        envelope: DispatchEnvelope,
+        key: str,
+        confirmed: str | None = None,
     ) -> dict[str, Any]:
         """Return everything that is needed to run the action, as JSON, without any effect. Run twice, it acts once.
 
-        The id of the action follows from `key`, the key of the attempt, so each attempt has an action of its own.
+        The id of the action follows from `key`, the key of the attempt, so each attempt has an action of its own. An
+        action whose effect is not the `confirmed` one any more is refused.
         """
+
+    def preview(self, bound: BoundAction, tenant_id: str, key: str) -> dict[str, Any] | None:
+        """Return what the action would do, for the person who is asked to confirm it. None if that is not shown."""
 
     def has_started(self, prepared: Mapping[str, Any]) -> bool:
         """Tell whether the operation has recorded an intent, an outcome or a refusal of the action."""

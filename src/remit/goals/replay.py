@@ -204,6 +204,7 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
         record.access_decision_ref,
         record.envelope_ref,
         record.step_inputs_ref,
+        record.preview_ref,
     )
 
 

@@ -26,8 +26,9 @@ from remit.goals.experience import Learned, Learning
 from remit.goals.finder.finder import EmbeddedFinder, Finder, ThreadState, Utterance, after_clarify
 from remit.goals.finder.packets import Packet
 from remit.goals.gates import NOT_IN_TIME
-from remit.goals.history import APPROVAL, decision_of, load_decision, read_history
+from remit.goals.history import APPROVAL, PREVIEW, decision_of, load_decision, read_history
 from remit.goals.ports import ActionRunner
+from remit.goals.questions import find_unseen_question
 from remit.goals.recording import TransactionHook, no_op_hook
 from remit.goals.replay import ReplayedDecision, replay_goal
 from remit.goals.rollback import rollback_packet
@@ -35,7 +36,7 @@ from remit.goals.rules import PastRules
 from remit.goals.rules_loader import WorkspaceRules
 from remit.goals.simulation_executor import SimulationExecutor, SimulationOperation
 from remit.identity.person import Person
-from remit.ledger.documents import DocumentStore, StoredDocument, load_document
+from remit.ledger.documents import DocumentStore, StoredDocument, load_document, store_documents
 from remit.ledger.entry import NewEntry
 from remit.ledger.goal_queries import (
     IntakeItem,
@@ -81,6 +82,7 @@ class GoalService:
         self._past = PastRules()
         self._learning = Learning()
         self._threads: TTLCache[tuple[str, str], tuple[str, ThreadState | None]] = TTLCache(256, 600)
+        self._runner = runner
         operation = SimulationOperation(ledger, keyring, rules, self._past, runner, clock)
         self.executor = SimulationExecutor(operation, state.hosts)
         self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.is_tenant)
@@ -172,6 +174,40 @@ class GoalService:
         """Return the current outcome of a goal. It changes nothing."""
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
         return Reply(goal, self.core.read_outcome(goal))
+
+    def preview_question(self, correlation_id: str, *, tenant: str) -> None:
+        """Compute and store what would be done, if a goal waits for the confirmation of its user.
+
+        It is computed once for each step, and nothing is executed for it. The decision about the answer names it, and
+        the action then runs with no other effect. Views read the stored preview. Call it for people only, or after an
+        agent has its answer: the time that it takes depends on files.
+
+        Args:
+            correlation_id: The id of the goal.
+            tenant: The tenant of the goal.
+
+        Raises:
+            EnvironmentFailureError: The store or the disk failed.
+        """
+        with self._ledger().store.reading_pooled() as connection:
+            asked = find_unseen_question(connection, self._keyring, tenant, correlation_id)
+        if asked is None:
+            return
+        tree = self._runner.preview(asked.bound, tenant, asked.key)
+        if tree is None:
+            return
+
+        def work(batch: Batch) -> None:
+            now = read_history(batch.store, self._keyring, tenant, correlation_id)
+            if now.last is None or now.last.seq != asked.seq:
+                return  # answered meanwhile
+            computed_at = render_time(batch.time_in(tenant))
+            document = StoredDocument(PREVIEW, {**tree, "step_id": asked.step_id, "computed_at": computed_at})
+            store_documents(batch, tenant, (document,))
+            payload: Any = {"step_id": asked.step_id, "preview_ref": document.ref}
+            batch.append(NewEntry(tenant, PREVIEW, correlation_id, payload))
+
+        self._ledger().transact(work)
 
     def read_situation(self, goal: AgentGoalRequest) -> Situation | None:
         """Return the state of a stored goal with several steps. None for any other goal."""

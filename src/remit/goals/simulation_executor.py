@@ -48,7 +48,7 @@ from remit.goals.recording import record_final_refusal, require_in_sequence
 from remit.goals.replay import replay_decision
 from remit.goals.rollback import record_rollback, require_only_rollback, require_undoable, undone_step
 from remit.goals.rules import LiveRules, PastRules
-from remit.ledger.documents import StoredDocument, store_documents
+from remit.ledger.documents import StoredDocument, load_document, store_documents
 from remit.ledger.goal_queries import find_position, step_events
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
@@ -191,11 +191,22 @@ class SimulationOperation(Operation[Dispatch, Granted, StartedDispatch, BoundAct
         attempt = {"attempt": granted.request.attempt} if granted.request.attempt > 1 else {}
         tree = {
             "envelope": envelope.tree(),
-            "prepared": self.runner.prepare(entry.simulation, bound, envelope, granted.request.key),
+            "prepared": self.runner.prepare(
+                entry.simulation, bound, envelope, granted.request.key, self._confirmed_effect(granted)
+            ),
             "seconds": _seconds(granted.evidence, entry.simulation),
             **attempt,
         }
         return canonical_bytes(tree).decode()
+
+    def _confirmed_effect(self, granted: Granted) -> str | None:
+        """Return the digest of the effect that was shown before the confirmation. None if none was shown."""
+        ((record, _),) = granted.request.evidence
+        if record.preview_ref is None:
+            return None
+        with self.ledger().store.reading_pooled() as connection:
+            effect = load_document(connection, granted.envelope.tenant_id, record.preview_ref)["effect"]
+        return str(effect) if effect is not None else None
 
     def load_checkpoint(self, text: str) -> tuple[Dispatch, StartedDispatch]:
         tree = json.loads(text)

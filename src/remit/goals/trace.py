@@ -18,7 +18,7 @@ from remit.crypto.signing import Keyring
 from remit.goals.composite.layout import PlannedStep, planned_steps
 from remit.goals.composite.trace_groups import Placed, group_by_step
 from remit.goals.decisions import stored_attempts
-from remit.goals.history import History, load_decision
+from remit.goals.history import PREVIEW, History, load_decision
 from remit.goals.history_nodes import HistoryNode, as_tree, entry_node, find_coverage_problem
 from remit.goals.rules import PastRules
 from remit.ledger.documents import DocumentStore, load_document
@@ -164,7 +164,7 @@ class _Tracer:
         step_of: dict[str, str] = {}
         for entry in entries:
             payload, step_id = payloads[entry.seq], None
-            if entry.kind == "agent.step" or entry.kind in _ID_OF:
+            if entry.kind in {"agent.step", PREVIEW, *_ID_OF}:
                 step_id = str(payload.get("step_id"))
                 for name in ("dispatch_decision_hash", "idempotency_key"):
                     step_of.setdefault(str(payload.get(name)), step_id)
@@ -178,7 +178,7 @@ class _Tracer:
                 yield step_of.get(str(payload.get("decision"))), self._with_position(node, entry)
             elif entry not in below:
                 key = str(payload.get("key"))
-                yield step_of.get(key.partition(".")[0]), entry_node(self.connection, self.keyring, entry)
+                yield step_id or step_of.get(key.partition(".")[0]), entry_node(self.connection, self.keyring, entry)
         for node in self._orphan_rows():
             yield None, node
 

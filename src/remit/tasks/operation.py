@@ -139,12 +139,17 @@ class TaskOperation(Operation[TaskRequest, LeasedTask, TaskCheckpoint, EffectOut
         return decide_task(request.manifest, self.registry, self.rules.bases)
 
     def preview(self, granted: LeasedTask) -> TaskPreview:
-        manifest, capability = granted.manifest, self._require_capability(granted.manifest)
+        found = self.inspect(granted.request)
+        self.sandbox()  # refuses the task if there is no sandbox
+        return found
+
+    def inspect(self, request: TaskRequest) -> TaskPreview:
+        """Inspect the files of a task, without any authority. It changes and records nothing."""
+        manifest, capability = request.manifest, self._require_capability(request.manifest)
         located = self._locate(manifest)
         before = inspect_before(located, capability.paths, self.rules.max_file_bytes)
-        self.sandbox()  # refuses the task if there is no sandbox
         with self._open_snapshot(manifest, capability):  # refuses a snapshot that is missing or damaged
-            return TaskPreview(render_preview(manifest, capability, located, before), granted.request.digest, before)
+            return TaskPreview(render_preview(manifest, capability, located, before), request.digest, before)
 
     def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
         """Return the lease as the consent. The kernel's lease permits this task, so no other approval is needed."""

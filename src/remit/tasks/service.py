@@ -34,7 +34,7 @@ from remit.store.claims import ClaimCompleted, ClaimHeld, ClaimKey, read_claim
 from remit.store.process_identity import remove_stale_locks
 from remit.tasks.checkpoint import TaskCheckpoint, parse_checkpoint
 from remit.tasks.kernel import Kernel
-from remit.tasks.operation import TaskOperation, TaskRules, executor_of
+from remit.tasks.operation import TaskOperation, TaskPreview, TaskRequest, TaskRules, executor_of
 from remit.tasks.restore import build_restore_task, require_undoable, restore_task_id
 
 MANY_ATTEMPTS: Final = 1_000
@@ -131,6 +131,15 @@ class Tasks:
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[RefusedError], None] = lambda _: None
     ) -> ExecutionResult | Preview:
         return run_operation(self.operation(), (manifest, lease), self._context(), dry_run=True, on_refusal=on_refusal)
+
+    def inspect(self, manifest: TaskManifest) -> TaskPreview:
+        """Preview a task for a person who has not confirmed it. Refuses a task that the rules do not allow.
+
+        It needs no lease, because it starts no process and changes and records nothing.
+        """
+        operation, request = self.operation(), TaskRequest(manifest, b"")
+        operation.decide(request).require()
+        return operation.inspect(request)
 
     def recover(
         self, *, excluded: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()

@@ -232,7 +232,7 @@ class WorkspaceServices:
         operations = (lambda: self.browser_service, lambda: self.tokens, lambda: self.ledger)
         browser = BrowserActionRunner(*operations, self.state.hosts, self.clock)
         runner = GoalActionRunner(
-            lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts
+            lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts, self._config
         )
         limiter = ConcurrencyLimiter(*GOAL_CONCURRENCY[self.settings.store])
         return GoalService(self.state, rules, runner, lambda: self.ledger, self._current_keyring, self.clock, limiter)

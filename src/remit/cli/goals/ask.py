@@ -17,10 +17,11 @@ from remit.cli.common.signals import interrupting
 from remit.cli.common.suggest import LocationOptions
 from remit.cli.common.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.cli.goals.render import REFUSED, Cycle, render_cycle, render_text
-from remit.cli.goals.render_steps import render_steps
+from remit.cli.goals.render_steps import render_goal_preview, render_steps
 from remit.cli.goals.requester import GoalRequester, resolve_goal_requester
 from remit.contracts.goals.goal import DEFAULT_LANGUAGE
 from remit.contracts.services.common import WaitingFor
+from remit.contracts.services.goal_preview import GoalPreview
 from remit.core.errors import Reason, RefusedError
 from remit.core.text import printable
 from remit.goals.composite.layout import is_undo
@@ -131,11 +132,11 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                         dialogue.answered_field = find_clarified_field(workspace, tenant, speaker[0].user, reply_to)
             cycle = dialogue.run(reply)
         hints = requester.hints(cycle.reply, dialogue.answered_field)
-        steps = requester.steps(cycle.reply)
+        steps, preview = requester.steps(cycle.reply), dialogue.read_preview(cycle)
     if as_json:
-        show_json(cycle.tree(hints, steps))
+        show_json(cycle.tree(hints, steps, preview))
     else:
-        for line in render_cycle(cycle, hints, steps):
+        for line in render_cycle(cycle, hints, steps, preview):
             click.echo(line, err=cycle.exit_code == REFUSED)
     ctx.exit(cycle.exit_code)
 
@@ -253,10 +254,20 @@ class GoalDialogue:
         elif why := explain_clarification(self.workspace, cycle.reply, self.answered_field):
             click.echo(display_text(f"{why}."), err=True)
         steps = self.requester.steps(cycle.reply) if waiting is not None else None
-        for line in render_steps(steps) if steps is not None else ():
+        preview = self.read_preview(cycle)
+        for line in (
+            *(render_steps(steps) if steps is not None else ()),
+            *(render_goal_preview(preview) if preview is not None else ()),
+        ):
             click.echo(line, err=True)
         click.echo(prompt, err=True)
         return _prompt_answer()
+
+    def read_preview(self, cycle: Cycle) -> GoalPreview | None:
+        """Return what the action would do, if the goal waits for a decision of a person."""
+        if cycle.status is None or cycle.waiting_for not in {"confirmation", "approval"}:
+            return None
+        return self.requester.preview(cycle.reply, cycle.status.step_id)
 
     def _discard_answer(self) -> None:
         """Discard the answer of --confirm, which is for no step that waits. It is not used for another one."""

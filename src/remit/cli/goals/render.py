@@ -9,10 +9,11 @@ import click
 from remit.cli.common.bidi import display_name, display_sentence, display_text
 from remit.cli.common.suggest import LocationOptions, joined, quote_argument
 from remit.cli.common.table import terminal_width
-from remit.cli.goals.render_steps import render_steps
+from remit.cli.goals.render_steps import render_goal_preview, render_steps
 from remit.contracts.goals.goal import AgentExecutionOutcome
 from remit.contracts.plans.sql_report import ToldColumn
 from remit.contracts.services.common import WaitingFor
+from remit.contracts.services.goal_preview import GoalPreview
 from remit.contracts.services.goal_steps import GoalSteps
 from remit.core.text import counted, printable
 from remit.goals.finder.suggestions import Near
@@ -116,7 +117,7 @@ class Cycle(NamedTuple):
                 return [[*ask, "--reply", correlation, "TEXT"]]
         return []
 
-    def tree(self, hints: Hints, steps: GoalSteps | None = None) -> dict[str, Any]:
+    def tree(self, hints: Hints, steps: GoalSteps | None = None, preview: GoalPreview | None = None) -> dict[str, Any]:
         goal = self.reply.goal
         return {
             "correlation_id": goal.correlation_id,
@@ -128,18 +129,21 @@ class Cycle(NamedTuple):
             "waiting_for": self.waiting_for,
             "next": self.next_commands(),
             **({"steps": steps.tree()} if steps is not None else {}),
+            **({"preview": preview.tree()} if preview is not None else {}),
         }
 
 
-def render_cycle(cycle: Cycle, hints: Hints, steps: GoalSteps | None = None) -> Iterator[str]:
+def render_cycle(
+    cycle: Cycle, hints: Hints, steps: GoalSteps | None = None, preview: GoalPreview | None = None
+) -> Iterator[str]:
     outcome = cycle.reply.outcome
     correlation = cycle.reply.goal.correlation_id
     label, colour = _WORDS[cycle.exit_code]
     label = f"{label} before" if cycle.ended_before else label
     kept = "Nothing was rolled back. " if cycle.is_undoing and cycle.exit_code == REFUSED else ""
     yield f"{click.style(label, fg=colour, bold=True)}: {kept}{render_text(outcome)}"
-    if steps is not None:
-        yield from render_steps(steps)
+    yield from render_steps(steps) if steps is not None else ()
+    yield from render_goal_preview(preview) if preview is not None else ()
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE and not kept:
         yield _row("code", display_name(outcome.reason_code))

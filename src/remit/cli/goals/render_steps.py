@@ -1,4 +1,4 @@
-"""The steps of a goal with several of them, as a list for a person: one line for each step, with its state."""
+"""The steps of a goal with several of them, as a list for a person, and the preview of the action that waits."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,6 +7,8 @@ import click
 
 from remit.cli.common.bidi import display_name, display_text
 from remit.cli.common.options import speaks_unicode
+from remit.cli.plans.render_diff import render_diff
+from remit.contracts.services.goal_preview import GoalPreview
 from remit.contracts.services.goal_steps import GoalStep, GoalSteps
 
 _MARKS: Final = {
@@ -37,6 +39,17 @@ def render_steps(steps: GoalSteps) -> Iterator[str]:
         yield f"      rollback: {_WAITS[steps.waiting.waiting_for]}"
     if steps.outcome in {"ABORTED_PARTIAL", "COMPLETED"} and steps.remaining and steps.outcome != "COMPLETED":
         yield f"  remains: {', '.join(map(display_name, steps.remaining))}"
+
+
+def render_goal_preview(preview: GoalPreview) -> Iterator[str]:
+    """Yield what the action would do: its lines, its diffs, and why it would be refused as things are now."""
+    for number, line in enumerate(preview.lines):
+        yield f"  {'does:' if number == 0 else '':<6} {display_text(line)}"
+    for each in preview.diffs:
+        for text in render_diff(each.diff, left_out=each.left_out):
+            yield f"         {text}"
+    if preview.problem is not None:
+        yield f"  {'note:':<6} {click.style(display_text(preview.problem), fg='red')}"
 
 
 def _state(step: GoalStep) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from remit.cli.common.identity import TOKEN_VARIABLE, as_admin, authenticate_agent
+from remit.contracts.services.goal_preview import GoalPreview
 from remit.contracts.services.goal_steps import GoalSteps
 from remit.core.errors import Reason, RefusedError
 from remit.core.ids import uuid7
@@ -21,6 +22,7 @@ from remit.services.goals.agent_outcomes import reply_for_agent
 from remit.services.goals.answers import User, find_user
 from remit.services.goals.hints import Hints, build_hints, explain_gate
 from remit.services.goals.ownership import OwnedGoals
+from remit.services.goals.previews import compute_preview, read_preview
 from remit.services.goals.steps import read_steps
 from remit.workspace.workspace import Workspace
 
@@ -92,6 +94,13 @@ class GoalRequester:
 
         return self._run_checked(as_user.tenant, correlation_id, resume)
 
+    def preview(self, reply: Reply, step_id: str) -> GoalPreview | None:
+        """Return what the action that waits would do. None for an agent, and if no preview is stored."""
+        if self._is_agent:
+            return None
+        goal, person = reply.goal, as_admin(person_at_terminal(self.workspace.environ))
+        return read_preview(self.workspace, person, goal.tenant_id, goal.correlation_id, step_id)
+
     def steps(self, reply: Reply) -> GoalSteps | None:
         """Return the steps of a goal, as the requester may see them. None for a goal with a single step."""
         return read_steps(self.workspace, reply, for_agent=self._is_agent)
@@ -144,4 +153,7 @@ class GoalRequester:
                 self.agent, tenant, correlation_id
             )  # of two agents at once, one gets the goal
         self.workspace.approvals.change_signal.notify()  # the goal may now wait for an approver
-        return reply_for_agent(self.workspace, reply) if self._is_agent else reply
+        if self._is_agent:
+            return reply_for_agent(self.workspace, reply)
+        compute_preview(self.workspace, reply)
+        return reply

@@ -8,6 +8,7 @@ from remit.contracts.base import Contract, Count, Digest, Identifier, JsonObject
 from remit.contracts.browser.browser import ActionResult, FieldMap, Url
 from remit.contracts.goals.goal import AgentExecutionOutcome, LanguageTag
 from remit.contracts.ledger import Kind, Payload
+from remit.contracts.services.goal_preview import GoalPreview
 from remit.contracts.services.goal_steps import GoalSteps
 from remit.contracts.tasks.result import ExecutionResult
 from remit.core.errors import Reason, RemitError
@@ -124,6 +125,10 @@ class GoalAnswer(Contract):
     can_take_back: bool = False
     next: Many[ShortText] = ()
     steps: GoalSteps | None = Field(default=None, description="The steps, if the goal has several. Null otherwise.")
+    preview: GoalPreview | None = Field(
+        default=None,
+        description="For people: what the action that waits for a decision would do. Null if it was not computed.",
+    )
 
 
 class Question(Contract):
@@ -200,6 +205,9 @@ class GoalAsked(Contract):
         default=None, description="For a goal with several steps: the name of the step. The other values are its own."
     )
     place: ShortText | None = Field(default=None, description="The place of the step in its goal, such as `2 of 3`.")
+    preview: GoalPreview | None = Field(
+        default=None, description="What the action would do, as computed when the question was asked."
+    )
     prompt_language: LanguageTag | None = Field(default=None, description="The language of the question.")
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import JsonValue
 
+from remit.contracts.config.config import SystemConfig
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.contracts.goals.simulation import Simulation
 from remit.contracts.plans.envelope import Approvals
@@ -25,6 +26,7 @@ from remit.core.canonical import canonical_bytes, digest
 from remit.core.concurrency import released
 from remit.core.errors import Reason, RefusedError, RemitError
 from remit.goals.actions.browser import BrowserActionRunner, find_claim, read_recorded_checkpoint, read_recorded_outcome
+from remit.goals.actions.previews import ActionPreviews
 from remit.goals.actions.results import outputs_of_row, outputs_of_task, plan_effect, rollback_effect, task_effect
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
 from remit.goals.ports import BoundActionResult
@@ -59,17 +61,29 @@ class GoalActionRunner:
         browser: BrowserActionRunner,
         ledger: Callable[[], Ledger],
         hosts: Path,
+        config: Callable[[], SystemConfig],
     ) -> None:
+        self._previews = ActionPreviews(tasks, plans, config)
         self._tasks = tasks
         self._plans = plans
         self._browser = browser
         self._ledger = ledger
         self._hosts = hosts
 
+    def preview(self, bound: BoundAction, tenant_id: str, key: str) -> dict[str, Any] | None:
+        with released():  # a plan of edits reads files
+            return self._previews.preview(bound, action_id_of(tenant_id, key))
+
     def prepare(
-        self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope, key: str
+        self,
+        simulation: Simulation,
+        bound: BoundAction,
+        envelope: DispatchEnvelope,
+        key: str,
+        confirmed: str | None = None,
     ) -> dict[str, Any]:
         name = action_id_of(envelope.tenant_id, key)
+        as_seen = self._previews.require_same_effect(bound, name, confirmed)
         correlation = {"correlation_id": envelope.correlation_id}
         if isinstance(bound, TaskAction):
             manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
@@ -78,7 +92,7 @@ class GoalActionRunner:
         if isinstance(bound, PlanAction):
             reads = simulation.impact == "read_only"
             deadline = time.monotonic() + simulation.timeout_seconds
-            approved = self._approved(simulation, bound, name, deadline)
+            approved = self._approved(simulation, bound, name, deadline, as_seen)
             given = self._outputs(simulation, approved)
             left = round(max(0.0, deadline - time.monotonic()), 3)
             prepared = {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left}
@@ -217,8 +231,13 @@ class GoalActionRunner:
         is_undone, refs = outcome.status == "EXECUTED", (f"rollback/{outcome.order_id}",)
         return BoundActionResult(is_undone, payload, refs, effect=rollback_effect(outcome.status))
 
-    def _approved(self, simulation: Simulation, bound: PlanAction, name: str, deadline: float) -> dict[str, Any]:
-        """Approve the plan: the confirmation, or the policy, is for exactly this plan, so the protocol key signs it."""
+    def _approved(
+        self, simulation: Simulation, bound: PlanAction, name: str, deadline: float, as_seen: str | None
+    ) -> dict[str, Any]:
+        """Approve the plan: the confirmation, or the policy, is for exactly this plan, so the protocol key signs it.
+
+        `as_seen` is the preview with the effect that the user confirmed. No other preview is approved then.
+        """
         plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
         who = f"simulation {simulation.id}"
         hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > deadline)
@@ -229,7 +248,8 @@ class GoalActionRunner:
             with released():
                 named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
                 approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
-                return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
+                raw = plan.canonical()
+                return self._plans().approve(raw, approvals, ENVELOPE_LIFE, who, as_seen=as_seen, hooks=hooks).tree()
         except RemitError as problem:
             if time.monotonic() > deadline:  # the run on copies was stopped at the time limit
                 raise RefusedError(

@@ -141,9 +141,10 @@ def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None
     if kind.startswith("simulation."):
         return _of_dispatch(kind, payload)
     match kind:
-        case "agent.step":
+        case "agent.step" | "agent.preview":
             step = _several(payload.get("step_id"))
-            return _join(payload.get("event"), payload.get("reason_code"), payload.get("simulation_id"), step)
+            what = payload.get("event") or "the preview beside the question"
+            return _join(what, payload.get("reason_code"), payload.get("simulation_id"), step)
         case "agent.confirmation":
             token = payload.get("accepted_token")
             return _join(payload.get("verdict"), f"by “{token}”" if token else "", payload.get("language_tag"))

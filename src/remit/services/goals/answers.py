@@ -4,6 +4,7 @@ import shlex
 from typing import Final, NamedTuple
 
 from remit.contracts.services.common import GoalAnswer, QuestionKind, Waiting, WaitingFor
+from remit.contracts.services.goal_preview import GoalPreview
 from remit.core.errors import Reason, RefusedError
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.service import Reply
@@ -13,6 +14,7 @@ from remit.services.base.context import ServiceContext
 from remit.services.goals.agent_outcomes import reply_for_agent
 from remit.services.goals.approvals import expires_at
 from remit.services.goals.hints import build_hints, explain_gate
+from remit.services.goals.previews import read_preview
 from remit.services.goals.states import can_undo, state_of, waiting_for
 from remit.services.goals.steps import read_steps
 
@@ -58,7 +60,16 @@ class GoalAnswers:
             can_take_back=now is not None and can_undo(goal, now),
             next=_RESUME_STEPS if is_abandoned else _next_steps(waits, is_under_way=is_under_way),
             steps=read_steps(self._context.workspace, reply, for_agent=is_agent),
+            preview=self._read_preview(caller, reply, now, waits),
         )
+
+    def _read_preview(
+        self, caller: Caller, reply: Reply, now: GoalStatus | None, waits: WaitingFor | None
+    ) -> GoalPreview | None:
+        if now is None or waits not in {"confirmation", "approval"}:
+            return None
+        goal = reply.goal
+        return read_preview(self._context.workspace, caller, goal.tenant_id, goal.correlation_id, now.step_id)
 
     def _build_waiting(self, reply: Reply, now: GoalStatus | None, waits: WaitingFor | None) -> Waiting | None:
         if now is None or waits not in {"confirmation", "approval"}:

@@ -7,6 +7,7 @@ transaction of the goal's first decision. From then on an agent finds its own go
 import functools
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from remit.contracts.base import MAX_TEXT
@@ -31,6 +32,7 @@ from remit.services.goals.actor_check import ActorCheck, Run
 from remit.services.goals.answers import GoalAnswers, User, build_running_answer, find_user
 from remit.services.goals.approvals import tenants_of
 from remit.services.goals.ownership import OwnedGoals, is_tenant_of
+from remit.services.goals.previews import compute_preview
 from remit.services.goals.states import line_state
 
 MAX_LISTED: Final = 200
@@ -318,7 +320,9 @@ class GoalRequestService:
     def _start(self, caller: Caller, user: User, correlation: str, key: str, run: Run, wait: float) -> GoalAnswer:
         def recorded(job: Job[Reply]) -> Reply:
             with self._context.workspace.refusals.recording_in_job("ask", caller.id, about_name(correlation)):
-                return run(job)
+                reply = run(job)
+            self._preview(caller, reply)
+            return reply
 
         job = self._context.jobs.start(key, recorded, subject=_subject(user.tenant, correlation), owner=caller.id)
         if not job.wait(wait):
@@ -327,6 +331,16 @@ class GoalRequestService:
         self._owned_goals.require_free(caller, user.tenant, correlation)  # two callers may request one id at once
         self._context.workspace.approvals.change_signal.notify()  # the goal may wait in an inbox now
         return self._answers.build_answer(caller, reply)
+
+    def _preview(self, caller: Caller, reply: Reply) -> None:
+        """Compute the preview of the question. For an agent that is not part of its answer, as it depends on files."""
+        work = partial(compute_preview, self._context.workspace, reply)
+        if not isinstance(caller, AgentCaller):
+            work()
+        elif reply.outcome.reason_code == "CONFIRMATION_REQUIRED":
+            goal = reply.goal
+            name = f"goal-preview:{goal.tenant_id}:{goal.correlation_id}:{reply.outcome.step_id}"
+            self._context.jobs.start(name, lambda _: work(), subject=name, owner="remit")
 
 
 def require_named_step(now: GoalStatus, step: str | None, correlation_id: str) -> None:

@@ -21,6 +21,7 @@ from remit.contracts.services.common import (
 from remit.contracts.services.plans import ProposalState, ProposalView
 from remit.core.errors import Reason, RefusedError
 from remit.execution.refusals import Request
+from remit.goals.composite.layout import FIRST_STEP
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.status import DecidedGoal, WaitingGoal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
@@ -40,6 +41,7 @@ from remit.services.goals.approvals import (
     list_waiting_goals,
     require_waiting,
 )
+from remit.services.goals.previews import read_preview
 from remit.services.goals.service import GoalRequestService
 from remit.services.plans.refusal_records import about_proposal
 from remit.services.plans.service import PlanService
@@ -111,7 +113,7 @@ class Inbox:
             case "plan":
                 return QuestionView(question=self._proposal_question(self._plans.get(caller, _require_full_id(name))))
             case "goal":
-                return self._goal_view(_require_tenant(tenant), name)
+                return self._goal_view(caller, _require_tenant(tenant), name)
             case "confirmation":
                 return self._confirmation_view(_require_user(caller, tenant), name)
 
@@ -146,7 +148,7 @@ class Inbox:
                 reason=decision.reason,
                 step=decision.step,
             )
-            return self._goal_view(_require_tenant(tenant), name).question
+            return self._goal_view(caller, _require_tenant(tenant), name).question
         view = self._plans.decide(
             caller,
             _require_full_id(name),
@@ -265,13 +267,20 @@ class Inbox:
         }
         return self._goal_question(decided.goal).model_copy(update=update)
 
-    def _goal_view(self, tenant: str, name: str) -> QuestionView:
+    def _goal_view(self, caller: Caller, tenant: str, name: str) -> QuestionView:
         """Return a goal that waits for an approval, or that a person has decided."""
         decided = find_decided_goal(self._context.workspace, tenant, name)
         if decided is not None:
-            return QuestionView(question=self._decided_question(decided), goal=view_goal(decided.goal))
+            return QuestionView(question=self._decided_question(decided), goal=self._view(caller, decided.goal))
         goal = require_waiting(self._context.workspace, tenant, name)
-        return QuestionView(question=self._goal_question(goal), goal=view_goal(goal))
+        return QuestionView(question=self._goal_question(goal), goal=self._view(caller, goal))
+
+    def _view(
+        self, caller: Caller, goal: WaitingGoal, prompt: str | None = None, language: str | None = None
+    ) -> GoalAsked:
+        step = goal.step_id or FIRST_STEP
+        preview = read_preview(self._context.workspace, caller, goal.tenant_id, goal.correlation_id, step)
+        return view_goal(goal, prompt, language).model_copy(update={"preview": preview})
 
     def _confirmation_view(self, user: PersonCaller, correlation_id: str) -> QuestionView:
         status = self._goals.read_confirmation(user, correlation_id)
@@ -288,7 +297,7 @@ class Inbox:
             link=self._context.link("inbox", "confirmation", status.tenant_id, correlation_id),
             step=status.goal.step_id or None,
         )
-        return QuestionView(question=question, goal=view_goal(status.goal, status.prompt, status.language))
+        return QuestionView(question=question, goal=self._view(user, status.goal, status.prompt, status.language))
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
