@@ -92,7 +92,8 @@ def _written_out(file: str, text: str) -> Iterator[Violation]:
 
 
 def _judge(file: str, line: int, name: str, impact: Any, rollback: Any, kind: Any) -> Iterator[Violation]:
-    if impact != "read_only" and (not rollback or rollback == name):
+    # The steps of a composite have their own rollbacks.
+    if impact != "read_only" and kind != "composite" and (not rollback or rollback == name):
         yield Violation(
             "rollback", file, line, f"{name} is {impact} and names no other simulation as rollback", _NEXT_STEP
         )
