@@ -1,4 +1,4 @@
-"""The agent core's guardrails: seven violations that fail the build. Run by scripts/check_agent_execution_core.sh.
+"""The agent core's guardrails: ten violations that fail the build. Run by scripts/check_agent_execution_core.sh.
 
 The static checks read the syntax trees of the sources. Further checks run the code below the same root. `--static`
 omits these.
@@ -16,11 +16,12 @@ from scripts.agent_guardrails_fields import check_fields
 from scripts.agent_guardrails_reach import check_reach
 from scripts.agent_guardrails_shape import check_shape
 from scripts.agent_guardrails_sources import RULES, Sources, Violation
+from scripts.agent_guardrails_steps import check_steps
 
 HERE: Final = Path(__file__).resolve().parent.parent
 
 
-STATIC: Final = (check_reach, check_shape, check_fields, check_catalogues)
+STATIC: Final = (check_reach, check_shape, check_fields, check_catalogues, check_steps)
 
 
 def static_violations(

@@ -1,6 +1,7 @@
 """Guardrails that run code: they call the gates and parse contracts, and check that each result is the safe one."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ from remit.core.errors import RemitError
 from remit.core.ids import parse_time
 from remit.goals import decisions, gates, recording
 from remit.goals.access.policy import build_access_policy
-from remit.goals.catalogue.catalogue import build_catalogue, check_files
+from remit.goals.catalogue.catalogue import CatalogueEntry, build_catalogue, check_files, entry_digest
+from remit.goals.composite.layout import planned_steps
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.gates import Evidence
 from remit.ledger.goal_queries import PromotedState
@@ -38,6 +40,16 @@ _LOOK: Final[dict[str, Any]] = {
 }
 _ALL: Final = '@id("all") permit (principal, action, resource);'
 _MOVE: Final = {**_LOOK, "id": "move", "impact": "impactful"}
+_BACK: Final = {**_LOOK, "id": "back"}
+_FIRST: Final = {**_LOOK, "id": "first", "rollback": "back"}
+_BOTH: Final = {
+    **_LOOK,
+    "id": "both",
+    "binding": {
+        "type": "composite",
+        "steps": [{"id": "a", "simulation": "first"}, {"id": "b", "simulation": "look", "depends_on": ["a"]}],
+    },
+}
 
 
 def check_running_code(root: Path) -> Iterator[Violation]:
@@ -46,6 +58,7 @@ def check_running_code(root: Path) -> Iterator[Violation]:
     yield from _bindings()
     yield from _packets()
     yield from _refs()
+    yield from _steps()
     yield from _files(root)
 
 
@@ -55,12 +68,13 @@ def packet(kind: str, **changes: Any) -> dict[str, Any]:
 
 def evidence(kind: str, *simulations: dict[str, Any], simulation_id: str = "look") -> Evidence:
     """Return the evidence of a goal, for a user with access to everything. All simulations are ACTIVE."""
-    known = [Simulation.from_tree(each) for each in (_LOOK, *simulations)]
+    known = {each.id: each for each in (Simulation.from_tree(tree) for tree in (_LOOK, *simulations))}
+    digests = {each.id: entry_digest(each, known) for each in known.values()}
     states = {
-        each.id: PromotedState(each.id, each.version, each.own_digest, "ACTIVE", "os:ann", AT, "entry")
-        for each in known
+        each.id: PromotedState(each.id, each.version, digests[each.id], "ACTIVE", "os:ann", AT, "entry")
+        for each in known.values()
     }
-    catalogue = build_catalogue("acme", known, states)
+    catalogue = build_catalogue("acme", tuple(known.values()), states)
     policy = build_access_policy({"a.cedar": _ALL}, {"acme": ["mia"]}, ["look"])
     more = {"candidates": [{"simulation_id": simulation_id}]} if kind == "match" else {}
     found = FINDER_PACKET.from_tree(packet(kind, catalog_snapshot_ref=catalogue.ref, correlation_id="c", **more))
@@ -159,6 +173,51 @@ def _refs() -> Iterator[Violation]:
         for name in members:
             if _is_accepted(model.from_tree, {key: value for key, value in tree.items() if key != name}):
                 yield _breach("step-refs", decisions, f"{model.__name__} is accepted without {name}", "Require it.")
+
+
+def _steps() -> Iterator[Violation]:
+    """Check a goal with two steps: its packet must name exactly the promoted ones, and each step needs a rollback."""
+    found = evidence("match", _BACK, _FIRST, _BOTH, simulation_id="both")
+    steps = planned_steps(known_entry(found, "both"), found.catalogue)
+    listed = [
+        {"step": each.name, "simulation": each.simulation_id, "digest": known_entry(found, each.simulation_id).digest}
+        for each in steps
+    ]
+    first, second = listed
+    for what, given in (
+        ("reordered", [second, first]),
+        ("left out", [first]),
+        ("added", [first, second, {**second, "step": "c"}]),
+        ("of another digest", [{**first, "digest": second["digest"]}, second]),
+        ("of another simulation", [{**first, "simulation": "look", "digest": second["digest"]}, second]),
+        ("missing", []),
+    ):
+        verdict = gates.decide(_of_step(found, given, steps[0].step_id))
+        if (verdict.event, verdict.reason_code) != ("REFUSED", "PACKET_INVALID"):
+            got = f"{verdict.event} ({verdict.reason_code})"
+            yield _breach(
+                "sequence", gates, f"a packet whose steps are {what} is decided as {got}", "Refuse with PACKET_INVALID."
+            )
+    made = decide_goal(_of_step(found, listed, steps[0].step_id))
+    if made.envelope is None or made.envelope.simulation_id != "first":
+        named = made.envelope.simulation_id if made.envelope is not None else "nothing"
+        yield _breach("tool-dispatch", decisions, f"the step first dispatches {named}", "Take it from the packet.")
+    verdict = gates.decide(_of_step(found, listed, steps[1].step_id))
+    if (verdict.event, verdict.reason_code) != ("REFUSED", "ROLLBACK_PLAN_MISSING"):
+        what = f"a step without a rollback is decided as {verdict.event} ({verdict.reason_code})"
+        yield _breach("rollback", gates, what, "Refuse with ROLLBACK_PLAN_MISSING.")
+
+
+def known_entry(found: Evidence, simulation_id: str) -> CatalogueEntry:
+    entry = found.catalogue.find(simulation_id)
+    if entry is None:
+        raise TypeError("the example catalogue has this simulation")
+    return entry
+
+
+def _of_step(found: Evidence, steps: list[dict[str, Any]], step_id: str) -> Evidence:
+    packet_tree = {**found.packet.tree(), "steps": steps}
+    return replace(found, packet=FINDER_PACKET.from_tree(packet_tree), step_id=step_id)
 
 
 class _Clock:

@@ -7,6 +7,7 @@ from typing import Final
 from scripts.agent_guardrails_sources import (
     Sources,
     Violation,
+    calls_inside,
     construction_in,
     field_of,
     is_required,
@@ -42,10 +43,20 @@ PASSED_ON: Final = (
     ),
     ("goals/planner.py", "build_envelope", "DispatchEnvelope", "policy_snapshot_ref", "evidence.policy.ref"),
     ("goals/planner.py", "build_envelope", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "artifacts_ref"),
-    ("goals/planner.py", "build_step", "AgentStep", "policy_snapshot_version", "evidence.policy.ref"),
+    ("goals/planner.py", "_step", "AgentStep", "policy_snapshot_version", "evidence.policy.ref"),
     ("goals/planner.py", "build_plan", "AgentExecutionPlan", "policy_snapshot_ref", "evidence.policy.ref"),
     ("goals/decisions.py", "build_decision", "DecisionRecord", "policy_snapshot_ref", "evidence.policy.ref"),
 )
+
+
+REFS: Final = frozenset(
+    {
+        *("finder_packet_ref", "policy_snapshot_ref", "catalog_snapshot_ref", "artifact_fingerprint_bundle_ref"),
+        "policy_snapshot_version",
+    }
+)
+ONLY_IN: Final = {"AgentStep": ("goals/planner.py", "_step"), "StepRow": ("goals/recording.py", "step_row")}
+"""The only function that creates each. Every other row is a copy of one with the refs of its decision."""
 
 
 def check_fields(sources: Sources) -> Iterator[Violation]:
@@ -97,8 +108,25 @@ def _refs(sources: Sources) -> Iterator[Violation]:
         elif keyword_of(made, member) != value:
             what = f"{function} does not pass on {member}"
             yield module.breach(rule, made, what, f"Write {member}={value}.")
+    yield from _only_whole_rows(sources)
     rows = sources.module("ledger/goal_tables.py")
     row = rows.shape("StepRow") if rows else None
     for member in ("policy_snapshot_ref", "artifact_fingerprint_bundle_ref"):
         if rows is None or field_of(row, member) is None:
             yield missing_violation(rule, "ledger/goal_tables.py", f"StepRow.{member}")
+
+
+def _only_whole_rows(sources: Sources) -> Iterator[Violation]:
+    """Check that steps and rows are made in one place each, and that no copy loses a ref."""
+    for module in sources.core():
+        for call in module.calls:
+            end = module.last_name(call.func)
+            where = ONLY_IN.get(end)
+            if where is not None and id(call) not in calls_inside(module, where[1]):
+                what = f"it creates {'an' if end.startswith('A') else 'a'} {end}"
+                yield module.breach("step-refs", call, what, f"Only {where[1]} in {where[0]} may create one.")
+            for one in call.keywords:
+                if one.arg in REFS and isinstance(one.value, ast.Constant):
+                    yield module.breach(
+                        "step-refs", call, f"it sets {one.arg} to a constant", "Keep that of the decision."
+                    )

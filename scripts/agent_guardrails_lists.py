@@ -20,7 +20,7 @@ LEDGER: Final = {
     "remit.ledger.proof": names("require_covered"),
     "remit.ledger.documents": names("StoredDocument", "DocumentStore", "store_documents", "load_document", "tree_of"),
     "remit.ledger.entry": names("COLUMNS", "Entry", "NewEntry"),
-    "remit.ledger.projections": names("append_step"),
+    "remit.ledger.projections": names("append_step", "TRANSITIONS"),  # a table of events that may follow each other
     "remit.ledger.search": names("not_before_newest"),  # reads only
     "remit.store.claims": names("ClaimKey", "ClaimCompleted", "ClaimHeld", "read_claim"),
     "remit.store.connection": names("Connection"),
@@ -78,9 +78,9 @@ FILE_IMPORTS: Final = {
     },
     "goals/simulation_executor.py": {
         "remit.execution.engine": names(
-            "Operation", "Note", "Notes", "Preview", "ExecutionContext", "IncompleteError", "run_operation"
+            "Operation", "Note", "Notes", "Parsed", "Preview", "ExecutionContext", "IncompleteError", "run_operation"
         ),
-        "remit.execution.recovery": names("Recovered", "recover"),
+        "remit.execution.recovery": names("NOT_KNOWN", "Recovered", "recover"),
         "remit.execution.journal": names("ExtraRecord", "RequestIds"),
     },
     "goals/service.py": {
@@ -129,6 +129,10 @@ OUTSIDE_THE_CORE: Final = (
 AROUND_THE_CORE: Final = ("goals/service.py", "goals/rules_loader.py", "goals/actions/*.py")
 """The code that builds the core, its rules, and the code that runs its actions. The same lists apply to it."""
 RUNNER_FILES: Final = names("goals/actions/runner.py", "goals/actions/browser.py")
+PURE_STEPS: Final = names("goals/composite/layout.py", "goals/composite/order.py", "goals/composite/progress.py")
+"""The modules that say which step comes next. They get rows of the ledger, and read no ledger, clock or file."""
+WALKING: Final = names("goals/binding/tokenizer.py", "goals/composite/order.py", "goals/finder/values.py")
+"""Modules with `while`: along a text of bounded length, or along at most twenty steps."""
 NOT_FOR_THE_CORE: Final = names("remit.goals.simulation_executor", "remit.goals.ports")
 WRITES: Final = ("remit.ledger", "remit.store", "os", "shutil", "io", "tempfile", "sqlite3", "psycopg", "duckdb")
 
@@ -144,15 +148,17 @@ NESTED_MODULES: Final = names(
 )
 """Names inside harmless modules that a module of goals may not use."""
 EFFECT_METHODS: Final = names("prepare", "run", "has_started", "runner", "dispatch")
+STEP_METHODS: Final = names("run_cycle", "run_attempt")
+"""Methods of the core that may dispatch a step. Outside of the core, only the moves of the driver call them."""
 FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulation_executor.py", "checkpoint")}
 """Functions that read the fields of a row by name."""
 
 WRITERS: Final = {
     "append_step": names("goals/recording.py", "goals/simulation_executor.py", "goals/rollback.py"),
     "append_agent_row": names("goals/recording.py"),
-    "store_documents": names("goals/recording.py"),
+    "store_documents": names("goals/recording.py", "goals/simulation_executor.py"),  # there: the outputs of a step
     "NewEntry": names("goals/core.py", "goals/service.py"),
-    "transact": names("goals/core.py", "goals/service.py"),
+    "transact": names("goals/composite/driver.py", "goals/core.py", "goals/service.py"),  # the driver: a goal's end
 }
 KINDS: Final = names("'agent.refused'", "APPROVAL")
 STATEMENTS: Final = names(

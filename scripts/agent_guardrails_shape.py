@@ -19,7 +19,11 @@ from scripts.agent_guardrails_sources import (
     union_in,
 )
 
-FIRST_CANDIDATE: Final = "_packet(evidence).candidates[0].simulation_id"
+FROM_PACKET: Final = "_simulation_id(evidence, target)"
+NAMED_BY_PACKET: Final = """if target.whole is None:
+    return packet.candidates[0].simulation_id
+return next((each.simulation for each in packet.steps if each.step == target.step.name))"""
+"""The end of `planner._simulation_id`: the first candidate, or the simulation of the same step of the packet."""
 BINDINGS: Final = {
     "TaskBinding": "task",
     "PlanBinding": "plan",
@@ -30,7 +34,7 @@ BINDINGS: Final = {
 }
 ACTIONS: Final = frozenset({"TaskAction", "PlanAction", "BrowserAction", "UndoAction"})
 FINDERS: Final = frozenset({"goals/finder/packets.py", "goals/rollback.py"})
-DISPATCH_PATH: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+DISPATCH_PATH: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "RETRIED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 RANKING: Final = frozenset({"sorted", "max", "min", "reversed", "sort", "nlargest", "shuffle", "choice"})
 
 
@@ -45,7 +49,7 @@ def check_shape(sources: Sources) -> Iterator[Violation]:
 
 
 def _envelopes(sources: Sources) -> Iterator[Violation]:
-    next_step = "Only planner.build_envelope may create it, for the first candidate of the Finder's packet."
+    next_step = "Only planner.build_envelope may create it, for the first candidate or a step of the Finder's packet."
     for module in (*sources.core(), *sources.goals()):
         inside = calls_inside(module, "build_envelope") if module.name == "goals/planner.py" else set()
         copies = calls_inside(module, "final_gate_refusal") if module.name == "goals/decisions.py" else set()
@@ -74,9 +78,24 @@ def _envelopes(sources: Sources) -> Iterator[Violation]:
         yield missing_violation("tool-dispatch", "goals/planner.py", "build_envelope with its DispatchEnvelope(...)")
         return
     given = keyword_of(made, "simulation_id")
-    if given != FIRST_CANDIDATE or any(one.arg is None for one in made.keywords):
+    if given != FROM_PACKET or any(one.arg is None for one in made.keywords):
         what = f"simulation_id comes from {given or 'another place'}"
-        yield planner.breach("tool-dispatch", made, what, f"Write simulation_id={FIRST_CANDIDATE}.")
+        yield planner.breach("tool-dispatch", made, what, f"Write simulation_id={FROM_PACKET}.")
+    yield from _named_by_packet(sources, planner)
+
+
+def _named_by_packet(sources: Sources, planner: Module) -> Iterator[Violation]:
+    """Check that the packet names the simulation of every dispatch, and that the executor runs that one."""
+    named = planner.shape("_simulation_id")
+    if named is None or "\n".join(ast.unparse(one) for one in named.body[-2:]) != NAMED_BY_PACKET:
+        what = "_simulation_id does not take the id from the packet alone"
+        yield planner.breach("tool-dispatch", named, what, "Return the first candidate, or the step's simulation.")
+    executor = sources.module("goals/simulation_executor.py")
+    filled = executor.shape("SimulationOperation", "checkpoint") if executor else None
+    run = "entry = granted.evidence.catalogue.find(envelope.simulation_id)"
+    if executor is not None and run not in {ast.unparse(one) for one in (filled.body if filled else ())}:
+        what = "it may run another simulation than the one of the envelope"
+        yield executor.breach("tool-dispatch", filled, what, f"Write {run}.")
 
 
 def _read_envelopes(sources: Sources) -> Iterator[Violation]:
@@ -197,7 +216,7 @@ def _core_branches(core: Module) -> Iterator[Violation]:
     for call in core.calls:
         if ast.unparse(call.func) == "self._dispatch":
             given = {"made.ref": "made.verdict.dispatches", "history.allowed_by": "history.event in ALLOWED_OR_LATER"}
-            wanted = given.get(ast.unparse(call.args[-1]) if call.args else "")
+            wanted = given.get(ast.unparse(call.args[1]) if len(call.args) > 1 else "")
             if wanted is None or not is_guarded_by(core, call, wanted):
                 next_step = "Dispatch only a recorded, allowed step: `if history.event in ALLOWED_OR_LATER`, or `made`."
                 yield core.breach(rule, call, "the executor is called without a recorded ACCESS_ALLOWED", next_step)
@@ -207,17 +226,27 @@ def _core_branches(core: Module) -> Iterator[Violation]:
 
 def _rollback_gate(sources: Sources) -> Iterator[Violation]:
     gates = sources.module("goals/gates.py")
-    matched = gates.shape("_check_match") if gates else None
-    if gates is None or matched is None:
-        yield missing_violation("rollback", "goals/gates.py", "_check_match")
+    checked = gates.shape("_check_step") if gates else None
+    if gates is None or checked is None:
+        yield missing_violation("rollback", "goals/gates.py", "_check_step")
         return
     next_step = "Refuse with ROLLBACK_PLAN_MISSING before the user is asked to confirm."
-    before = [ast.unparse(one) for one in matched.body if isinstance(one, ast.If)]
-    wanted = "needs_confirmation(entry.simulation) and (not _rollback_entry(entry.simulation, evidence.catalogue))"
-    if not any(
-        one.startswith(f"if {wanted}:\n    return GateVerdict('REFUSED', 'ROLLBACK_PLAN_MISSING'") for one in before
+    ifs = [ast.unparse(one) for one in checked.body if isinstance(one, ast.If)]
+    gate = "if _needs_rollback(target) and (not _rollback_entry(target.simulation, evidence.catalogue)):"
+    if f"{gate}\n    return GateVerdict('REFUSED', 'ROLLBACK_PLAN_MISSING', target)" not in ifs:
+        yield gates.breach("rollback", checked, "the gate for the rollback is missing", next_step)
+    for name, body, what in (
+        (
+            "needs_confirmation",
+            "return simulation.impact != 'read_only'",
+            "an impact other than read_only does not need a confirmation",
+        ),
+        (
+            "_needs_rollback",
+            "return target.whole is not None or needs_confirmation(target.simulation)",
+            "a step of a goal with several steps, or a change, does not need a rollback",
+        ),
     ):
-        yield gates.breach("rollback", matched, "the gate for the rollback is missing", next_step)
-    needs = gates.shape("needs_confirmation")
-    if needs is None or ast.unparse(needs.body[-1]) != "return simulation.impact != 'read_only'":
-        yield gates.breach("rollback", needs, "an impact other than read_only does not need a confirmation", next_step)
+        shape = gates.shape(name)
+        if shape is None or ast.unparse(shape.body[-1]) != body:
+            yield gates.breach("rollback", shape, what, next_step)

@@ -21,6 +21,9 @@ RULES: Final = {
     "missing-dispatch": "a MissingSimulationPacket can reach a dispatch",
     "packet-proof": "a Finder packet lacks a required proof or idempotency field",
     "step-refs": "an execution step lacks its policy snapshot or artifact fingerprint ref",
+    "sequence": "a step of a goal can run without its turn",
+    "memory": "a goal with several steps continues from memory",
+    "loop": "a loop of the agent has no bound",
 }
 Shape = ast.FunctionDef | ast.ClassDef
 

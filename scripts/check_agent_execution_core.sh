@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fail on each of seven kinds of violations in the agent execution core. Usage: check_agent_execution_core.sh [ROOT]
+# Fail on each of ten kinds of violations in the agent execution core. Usage: check_agent_execution_core.sh [ROOT]
 # `make check` and `make release` run it. A core that does not pass is not fit for production.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)

@@ -10,6 +10,7 @@ from scripts.agent_guardrails_fields import check_fields
 from scripts.agent_guardrails_reach import check_reach
 from scripts.agent_guardrails_shape import check_shape
 from scripts.agent_guardrails_sources import Violation
+from scripts.agent_guardrails_steps import check_steps
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 NEEDED: Final = (
@@ -28,6 +29,9 @@ CHECKS: Final = {
     "missing-dispatch": (check_shape,),
     "packet-proof": (check_fields,),
     "step-refs": (check_fields,),
+    "sequence": (check_steps,),
+    "memory": (check_steps,),
+    "loop": (check_steps,),
 }
 
 

@@ -60,6 +60,17 @@ def test_a_gate_that_requires_no_rollback_is_found(monkeypatch: pytest.MonkeyPat
     assert "rollback" in rules(check_running_code(ROOT))
 
 
+@pytest.mark.req("AC-16", "AC-29", "AC-32")
+def test_steps_that_nobody_promoted_or_that_have_no_rollback_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(gates, "packet_problem", lambda *_: "")
+        found = list(check_running_code(ROOT))
+    assert rules(iter(found)) == {"sequence"}
+    assert any("are reordered" in each.what for each in found)
+    monkeypatch.setattr(gates, "_needs_rollback", lambda target: gates.needs_confirmation(target.simulation))
+    assert rules(check_running_code(ROOT)) == {"rollback"}
+
+
 @pytest.mark.req("AC-16")
 def test_contracts_that_take_anything_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     real: Callable[[Any], Simulation] = Simulation.from_tree
@@ -118,7 +129,7 @@ def test_the_script_fails_on_a_seed(tmp_path: Path) -> None:
 @pytest.mark.req("AC-16")
 def test_the_whole_check_passes_on_the_code_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(ROOT)]) == 0
-    assert capsys.readouterr().out == "agent guardrails: 7 rules, 0 violations\n"
+    assert capsys.readouterr().out == "agent guardrails: 10 rules, 0 violations\n"
 
 
 @pytest.mark.req("AC-16")

@@ -1,4 +1,4 @@
-"""Each of the seven violations, planted in several shapes in a copy of the sources, is found under its own name."""
+"""Each of the ten violations, planted in several shapes in a copy of the sources, is found under its own name."""
 
 import json
 from typing import Final
@@ -138,10 +138,25 @@ TOOL_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "another id": (
         "goals/planner.py",
-        "simulation_id=_packet(evidence).candidates[0].simulation_id",
-        "simulation_id=step.access_action",
+        "simulation_id=_simulation_id(evidence, target)",
+        "simulation_id=target.simulation.id",
     ),
     "the second candidate": ("goals/planner.py", "candidates[0].simulation_id", "candidates[-1].simulation_id"),
+    "the simulation of another step": (
+        "goals/planner.py",
+        "for each in packet.steps if each.step == target.step.name",
+        "for each in packet.steps",
+    ),
+    "the simulation that the catalogue names for a step": (
+        "goals/planner.py",
+        "return next(each.simulation for each in packet.steps if each.step == target.step.name)",
+        "return target.step.simulation_id",
+    ),
+    "another simulation is run than dispatched": (
+        "goals/simulation_executor.py",
+        "entry = granted.evidence.catalogue.find(envelope.simulation_id)",
+        "entry = granted.evidence.catalogue.find(envelope.access_action)",
+    ),
     "ranked again": (
         "goals/gates.py",
         "first, *others = packet.candidates",
@@ -173,13 +188,18 @@ TOOL_DISPATCH: Final[dict[str, Edit]] = {
 ROLLBACK: Final[dict[str, Edit]] = {
     "the gate is gone": (
         "goals/gates.py",
-        'return GateVerdict("REFUSED", "ROLLBACK_PLAN_MISSING", entry)',
+        'return GateVerdict("REFUSED", "ROLLBACK_PLAN_MISSING", target)',
         "pass",
     ),
     "the gate asks less": (
         "goals/gates.py",
-        "if needs_confirmation(entry.simulation) and not _rollback_entry(",
-        "if entry.simulation.risk == 'HIGH' and not _rollback_entry(",
+        "if _needs_rollback(target) and not _rollback_entry(",
+        "if target.simulation.risk == 'HIGH' and not _rollback_entry(",
+    ),
+    "a step that only reads names none": (
+        "goals/gates.py",
+        "return target.whole is not None or needs_confirmation(target.simulation)",
+        "return needs_confirmation(target.simulation)",
     ),
     "fewer are impactful": (
         "goals/gates.py",
@@ -228,15 +248,20 @@ MISSING_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "the core hands over another decision": (
         "goals/core.py",
-        "return self._dispatch(goal, made.ref)",
-        "return self._dispatch(goal, history.decision_ref)",
+        "return self._dispatch(case, made.ref)",
+        "return self._dispatch(case, history.decision_ref)",
+    ),
+    "a later attempt does not look": (
+        "goals/core.py",
+        "        if history.event in ALLOWED_OR_LATER:\n            return self._dispatch(case, history.allowed_by, at",
+        "        if attempt > 1:\n            return self._dispatch(case, history.allowed_by, at",
     ),
     "a verdict of its own": (
         "goals/planner.py",
         END,
         "def f(GateVerdict):\n    return GateVerdict('ACCESS_ALLOWED', 'x')\n",
     ),
-    "an envelope without a verdict": ("goals/decisions.py", "if verdict.dispatches and step", "if step"),
+    "an envelope without a verdict": ("goals/decisions.py", "if verdict.dispatches and target", "if target"),
     "a step goes on after it": (
         "ledger/projections.py",
         '"ESCALATED": frozenset(),',
@@ -314,10 +339,150 @@ STEP_REFS: Final[dict[str, Edit]] = {
         "policy_snapshot_version=evidence.policy.ref",
         'policy_snapshot_version="1"',
     ),
+    "a step of its own": (
+        "goals/composite/layout.py",
+        END,
+        "from x import AgentStep\nS = AgentStep(step_id='step-9')\n",
+    ),
+    "a row of its own": ("goals/composite/driver.py", END, "from x import StepRow\nR = StepRow(event='SUCCEEDED')\n"),
+    "the end of a goal without a policy": (
+        "goals/composite/driver.py",
+        "event=end.ending, reason_code=code",
+        "event=end.ending, reason_code=code, policy_snapshot_ref=None",
+    ),
+    "a rollback without its artifacts": (
+        "goals/rollback.py",
+        '        event="ROLLED_BACK",\n',
+        '        event="ROLLED_BACK",\n        artifact_fingerprint_bundle_ref="",\n',
+    ),
     "a table without the column": (
         "ledger/goal_tables.py",
         "    policy_snapshot_ref: str | None = None\n",
         "",
+    ),
+}
+
+DRIVER: Final = "goals/composite/driver.py"
+SEQUENCE: Final[dict[str, Edit]] = {
+    "the executor does not look": (
+        "goals/simulation_executor.py",
+        "        require_in_sequence(batch.store, envelope, granted.evidence)\n",
+        "",
+    ),
+    "it looks too late": (
+        "goals/simulation_executor.py",
+        "        require_in_sequence(batch.store, envelope,",
+        "        append_step(batch, '', granted.row)\n        require_in_sequence(batch.store, envelope,",
+    ),
+    "it takes any step before": ("goals/recording.py", '"SUCCEEDED" for each in before', '"" for each in before'),
+    "the goal may have ended": ("goals/recording.py", 'wanted = {WHOLE: "STARTED", **', "wanted = {**"),
+    "a step begins anywhere": (
+        "goals/recording.py",
+        "        _begin_step(batch, tenant_id, decision, sequence)\n",
+        "        pass\n",
+    ),
+    "a step begins after any step": (
+        "goals/recording.py",
+        "    for step_id, event in sequence.items():\n        if",
+        "    if",
+    ),
+    "an end over other rows": (
+        "goals/recording.py",
+        "    require_positions(batch, tenant_id, row.correlation_id, seen)\n",
+        "",
+    ),
+    "steps that nobody promoted": (
+        "goals/gates.py",
+        "    if problem := packet_problem(packet, named, evidence.catalogue):\n",
+        "    if problem := '':\n",
+    ),
+    "the goal of another user": (
+        "goals/core.py",
+        "                require_same_goal(connection, goal, case.documents, whole)\n",
+        "",
+    ),
+    "rows that nobody verified": (DRIVER, "            self._verify(connection, history)\n", ""),
+    "an answer for any step": (
+        DRIVER,
+        "answered = self._require_answer_for_open_step(situation)",
+        "answered = self._goal.confirm_state.step_id",
+    ),
+    "it does not read again": (
+        DRIVER,
+        "            situation = self._read_again()\n            if isinstance",
+        "            if isinstance",
+    ),
+    "a step by its caller": (
+        "goals/service.py",
+        END,
+        "def f(core, case):\n    return core.run_cycle(case, (), None)\n",
+    ),
+    "an attempt by its caller": (
+        "goals/recording.py",
+        END,
+        "def f(core, case):\n    return core.run_attempt(case, 2)\n",
+    ),
+    "another function of the driver": (DRIVER, END, "def f(core, case):\n    return core.run_attempt(case, 2)\n"),
+}
+
+MEMORY: Final[dict[str, Edit]] = {
+    "the driver counts": (
+        DRIVER,
+        "            answered = None\n",
+        "            answered = None\n            self._place = 1\n",
+    ),
+    "it remembers a situation": (
+        DRIVER,
+        "        situation = self.read()\n        if situation is None:  #",
+        "        situation = self._situation = self.read()\n        if situation is None:  #",
+    ),
+    "it holds one more": (
+        DRIVER,
+        "        self._verified: set[int] = set()\n",
+        "        self._verified: set[int] = set()\n        self._done = set()\n",
+    ),
+    "it makes up rows": (
+        DRIVER,
+        "next_move(steps, history.steps, keep=keep)",
+        "next_move(steps, history.steps[:-1], keep=keep)",
+    ),
+    "the core has a list": ("goals/core.py", END, "DONE = []\n"),
+    "the driver has a table": (DRIVER, END, "STATES: dict[str, int] = {}\n"),
+    "a table by a call": (
+        "goals/composite/progress.py",
+        END,
+        "from collections import defaultdict\nSEEN = defaultdict(list)\n",
+    ),
+    "a function with a cache": (
+        "goals/composite/progress.py",
+        END,
+        "from functools import lru_cache as keep\n@keep\ndef f(x): return x\n",
+    ),
+    "a global": ("goals/composite/layout.py", END, "LAST = ''\ndef f(x):\n    global LAST\n    LAST = x\n"),
+    "a step that can change": ("goals/composite/step_case.py", "@dataclass(frozen=True)", "@dataclass"),
+    "a core that can change": ("goals/core.py", "@dataclass(frozen=True)", "@dataclass"),
+    "the next step reads the ledger itself": (
+        "goals/composite/progress.py",
+        END,
+        "from remit.ledger.goal_queries import step_events\n",
+    ),
+    "the next step asks a clock": ("goals/composite/progress.py", END, "import time\n"),
+}
+
+LOOP: Final[dict[str, Edit]] = {
+    "a while": ("goals/core.py", END, "def f(x):\n    while x():\n        pass\n"),
+    "a while of the driver": (DRIVER, "        for _ in range(MAX_MOVES):", "        while True:"),
+    "a while without an end where one may walk": ("goals/composite/order.py", "    while left:", "    while True:"),
+    "counted for ever": ("goals/composite/progress.py", END, "from itertools import count\nN = count()\n"),
+    "asked until it answers": ("goals/core.py", END, "def f(x):\n    return list(iter(x, None))\n"),
+    "a bound that is no number": (DRIVER, "MAX_MOVES: Final = 500", "MAX_MOVES: Final = int(1e9)"),
+    "a bound that is too high": ("goals/core.py", "MAX_ROUNDS: Final = 8", "MAX_ROUNDS: Final = 800"),
+    "another bound": (DRIVER, "range(MAX_MOVES)", "range(10**9)"),
+    "it waits elsewhere": ("goals/gates.py", END, "import time\ntime.sleep(1)\n"),
+    "it waits as long as the clock says": (
+        DRIVER,
+        "min(at - self._core.clock(), longest).total_seconds()",
+        "(at - self._core.clock()).total_seconds()",
     ),
 }
 
@@ -329,12 +494,15 @@ SEEDS: Final = {
     "missing-dispatch": MISSING_DISPATCH,
     "packet-proof": PACKET_PROOF,
     "step-refs": STEP_REFS,
+    "sequence": SEQUENCE,
+    "memory": MEMORY,
+    "loop": LOOP,
 }
 
 
 def test_every_rule_has_a_seed() -> None:
     assert set(SEEDS) == set(RULES)
-    assert len(RULES) == 7
+    assert len(RULES) == 10
 
 
 @pytest.mark.req("AC-16")

@@ -106,7 +106,7 @@ class AgentCore:
     ) -> AgentExecutionOutcome:
         packet = goal.sim_finder_packet
         if isinstance(packet, SimulationMatchPacket) and packet.steps:
-            return StepsDriver(self, goal, packet, finder_proof, hook).run()
+            return StepsDriver(self, goal, packet, finder_proof, hook).advance()
         if goal.confirm_state.step_id not in {None, FIRST_STEP}:
             raise unused_answer_error(goal)
         return self.run_cycle(StepCase(goal, build_goal_documents(goal)), finder_proof, hook)
@@ -228,11 +228,13 @@ class AgentCore:
         outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"), attempt)
         return self._current_outcome(case, outcome)
 
-    def retry(self, case: StepCase, attempt: int) -> AgentExecutionOutcome:
+    def run_attempt(self, case: StepCase, attempt: int) -> AgentExecutionOutcome:
         """Dispatch a step once more, after an attempt that surely had no effect. The envelope and its key stay."""
         with self.ledger().store.reading_pooled() as connection:
-            ref = self._history(connection, case.goal).of(case.step_id).allowed_by
-        return self._dispatch(case, ref, attempt)
+            history = self._history(connection, case.goal).of(case.step_id)
+        if history.event in ALLOWED_OR_LATER:
+            return self._dispatch(case, history.allowed_by, attempt)
+        return self._current_outcome(case)
 
     def _refused(self, goal: AgentGoalRequest, problem: RefusedError) -> AgentExecutionOutcome:
         """Record a refusal that belongs to no step: unreadable rules, or a correlation id of another goal.
@@ -305,7 +307,9 @@ class AgentCore:
             history = self._history(connection, goal).of(case.step_id)
             if history.event not in ENDED:
                 return build_current_outcome(connection, self.past, goal, history)
-        return self._dispatch(case, history.allowed_by, max(1, history.attempts))
+        if history.event in ALLOWED_OR_LATER:
+            return self._dispatch(case, history.allowed_by, max(1, history.attempts))
+        raise TypeError("a step that has ended was allowed before")
 
 
 class _Case(NamedTuple):

@@ -29,8 +29,10 @@ from tests.goals.composite.step_office import (
     yes,
 )
 from tests.goals.goal_office import TENANT, Office, goal_bytes
+from tests.goals.test_boundaries import OWN_RECORD, Seen, seen
 from tests.support.task_workspace import MovableClock
 
+__all__ = ["seen"]
 KEPT: Final = "sort and keep one as two and list"
 CLAIMS: Final = "SELECT count(*) FROM claims"
 
@@ -311,3 +313,11 @@ def test_a_completed_goal_is_undone_once_and_resumed_after_a_crash(
     assert again.outcome.reason_code == "IDEMPOTENCY_VIOLATION"
     assert differences(office, ended) == []
     assert json.loads(goal_bytes(again.goal))["correlation_id"] == correlation
+
+
+@pytest.mark.req("AC-18", "AC-24")
+def test_a_goal_with_several_steps_writes_nothing_but_its_own_record(desk: Office, seen: Seen) -> None:
+    """Its end, its outputs and its rollbacks too. The actions write in their own sandboxes."""
+    yes(desk, answered(desk, ASK, 2), "no")
+    assert seen.tables == OWN_RECORD | {"claims", "plan_previews"}
+    assert seen.schema == set()

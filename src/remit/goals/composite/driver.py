@@ -85,7 +85,7 @@ class StepRunner(Protocol):
         self, case: StepCase, finder_proof: tuple[StoredDocument, ...], hook: TransactionHook
     ) -> AgentExecutionOutcome: ...
 
-    def retry(self, case: StepCase, attempt: int) -> AgentExecutionOutcome: ...
+    def run_attempt(self, case: StepCase, attempt: int) -> AgentExecutionOutcome: ...
 
     def read_step(self, case: StepCase) -> AgentExecutionOutcome: ...
 
@@ -137,7 +137,7 @@ class StepsDriver:
         self._documents = build_goal_documents(goal)
         self._verified: set[int] = set()
 
-    def run(self) -> AgentExecutionOutcome:
+    def advance(self) -> AgentExecutionOutcome:
         """Run the steps until the goal ends or waits for a person."""
         situation = self.read()
         if situation is None:  # the gates refuse such a packet, and record why
@@ -167,7 +167,7 @@ class StepsDriver:
         """
         situation = self._read_again()
         if not isinstance(situation.move, End) or not situation.move.is_recorded:
-            return self.run()
+            return self.advance()
         self._require_undoable(situation, situation.move)
         asked = len({each.row.step_id for each in situation.history.steps if is_undo(each.row.step_id)})
         return self._core.run_cycle(self._undo_case(situation, undo_id_of(asked + 1)), (), self._hook)
@@ -294,7 +294,7 @@ class StepsDriver:
             case RetryStep(step, attempt, at):
                 self._wait_until(at, step, attempt)
                 try:
-                    return self._core.retry(self._case(situation, step), attempt)
+                    return self._core.run_attempt(self._case(situation, step), attempt)
                 except AlreadyStartedError:
                     return None
             case AskUndo(step_id):
