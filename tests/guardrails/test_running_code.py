@@ -61,7 +61,7 @@ def test_a_gate_that_requires_no_rollback_is_found(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.req("AC-16", "AC-29", "AC-32")
-def test_steps_that_nobody_promoted_or_that_have_no_rollback_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_no_person_promoted_or_that_have_no_rollback_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(gates, "packet_problem", lambda *_: "")
         found = list(check_running_code(ROOT))

@@ -173,7 +173,7 @@ def test_a_failure_rolls_back_also_where_refusals_keep(desk: Office, waits: Wait
 
 
 @pytest.mark.req("AC-33", "AC-30")
-def test_a_question_that_nobody_answers_is_ended_without_a_caller(desk: Office, clock: MovableClock) -> None:
+def test_a_question_that_no_user_answers_is_ended_without_a_caller(desk: Office, clock: MovableClock) -> None:
     third = answered(desk, ASK, 2)
     assert desk.goals.recover() == []
     clock.offset += timedelta(minutes=10, seconds=1)
