@@ -20,6 +20,8 @@ from remit.services.tokens import TokenService
 from remit.workspace.workspace import Workspace
 
 _LOG: Final = logging.getLogger("remit.services")
+FORGOTTEN_SHARE: Final = 1 / 32
+"""The share of closed proposals whose documents are deleted at a time, once a minute: after half an hour on average."""
 
 
 class Services:
@@ -63,6 +65,13 @@ class Services:
             self.workspace.refusals.state_ended()
         except RemitError as problem:  # the counts stay in their table
             _LOG.warning("counted refusals are not stated yet", extra={"why": str(problem)})
+
+    def forget_closed_previews(self) -> None:
+        """Delete the documents of closed proposals, each by chance. A server calls this now and then."""
+        try:
+            self.workspace.proposals.forget_closed_previews(FORGOTTEN_SHARE)
+        except RemitError as problem:  # they stay until the next time
+            _LOG.warning("the previews of closed proposals are not deleted yet", extra={"why": str(problem)})
 
     def continue_overdue_goals(self) -> None:
         """Continue the goals with several steps that no person answered in time. A server calls this now and then."""

@@ -38,6 +38,11 @@ _REPLACE: Final = """UPDATE proposal_previews SET preview_digest = ?, document_d
 _FORGET: Final = """UPDATE proposal_previews SET document = NULL
   WHERE tenant_id = ? AND proposal_id = ? AND document IS NOT NULL"""
 _READ: Final = f"SELECT {_COLUMNS}, document FROM proposal_previews WHERE tenant_id = ? AND proposal_id = ?"
+_ROW: Final = f"SELECT {_COLUMNS} FROM proposal_previews WHERE tenant_id = ? AND proposal_id = ?"
+_CLOSED: Final = """SELECT p.proposal_id FROM plan_proposals p
+  JOIN proposal_previews v ON v.tenant_id = p.tenant_id AND v.proposal_id = p.proposal_id
+  WHERE p.tenant_id = ? AND p.state IN ('EXPIRED', 'VOID') AND v.document IS NOT NULL
+  ORDER BY p.created_at, p.proposal_id LIMIT 1000"""
 _LATEST: Final = """SELECT max(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
   AND kind = ?"""
 
@@ -70,6 +75,17 @@ def read_preview(connection: Connection, tenant_id: str, proposal_id: str) -> tu
     """Return the preview as the table holds it. The caller compares it with the signed entry."""
     found = connection.one(_READ, (tenant_id, proposal_id))
     return (PreviewRow(*found[:-1]), found[-1]) if found else None
+
+
+def read_preview_row(connection: Connection, tenant_id: str, proposal_id: str) -> PreviewRow | None:
+    """Return the row without its document. So the time does not depend on the size of the document."""
+    found = connection.one(_ROW, (tenant_id, proposal_id))
+    return PreviewRow(*found) if found else None
+
+
+def closed_with_document(connection: Connection, tenant_id: str) -> list[str]:
+    """Return proposals that are closed without a decision, and whose document is still stored. At most 1,000."""
+    return [str(proposal_id) for (proposal_id,) in connection.rows(_CLOSED, (tenant_id,))]
 
 
 def forget_document(connection: Connection, tenant_id: str, proposal_id: str) -> None:

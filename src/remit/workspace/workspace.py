@@ -502,6 +502,8 @@ class Workspace(WorkspaceServices):
         Returns:
             The deleted files, or with `dry_run` those that would be deleted.
         """
+        if not dry_run:
+            self.proposals.forget_closed_previews()
         return self.plans.prune(dry_run=dry_run)
 
     def verify_ledger(

@@ -13,12 +13,13 @@ import pytest
 
 from remit.core.ids import parse_time
 from remit.identity.callers import AgentCaller
-from remit.plans.proposals import admission
-from remit.plans.proposals.previews import ComputedPreview
+from remit.plans.proposals import admission, queries
+from remit.plans.proposals.previews import ComputedPreview, StoredPreview, stored_preview
 from remit.plans.proposals.turns import FIELD
 from remit.services.base.jobs import MAX_PER_OWNER
 from remit.services.plans.preview_turns import HIGHEST_LIMIT, LOWEST_LIMIT, TurnRules, depends_on_machine, draw_limit
 from remit.services.plans.service import PlanService
+from remit.store.proposals import ProposalRow
 from tests.mcp_server.mcp_office import over_http, talking
 from tests.plans.agent_views.test_read_authority import DOCS, READ, SHOWN
 from tests.plans.agent_views.worlds import FIRST, SECRET, TURNS, World
@@ -173,6 +174,33 @@ def test_a_readable_preview_appears_at_the_same_time_whatever_was_computed_befor
     assert moments[0] == moments[1] == [0.0, 60.0, 60.0, 120.0]
     assert told[0] == told[1]
     assert told[0][1::2] == [*("WITHHELD",) * 5, "READY", "WITHHELD", "READY"]
+
+
+def test_the_preview_of_a_file_with_a_credential_is_not_even_read(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it takes longer the larger it is, and so the agent would learn whether its edit matches."""
+    world = worlds[1]
+    edit = {"type": "text_replace", "pattern": "SELECT", "replacement": "select"}
+    action = {"action_id": "e", "action_type": "FILE_MODIFY", "target": "docs/creds.sql", "operation": edit}
+    hidden, shown = _propose(world, plan_of(action, plan_id="creds")), _propose(world, EDIT)
+    for made in (hidden, shown):
+        turn = _turn(world, made)
+        assert turn is not None
+        _move_to(world, turn[0])
+        _wait_until_ended(world, made)
+        _move_to(world, turn[1])
+    recorded = [_payloads(world, made, "proposal.previewed") for made in (hidden, shown)]
+    assert [[each.get("in_turn") for each in entries] for entries in recorded] == [[None], [True]]
+    read: list[str] = []
+
+    def stored(connection: Any, keyring: Any, row: ProposalRow) -> StoredPreview | None:
+        read.append(row.proposal_id)
+        return stored_preview(connection, keyring, row)
+
+    monkeypatch.setattr(queries, "stored_preview", stored)
+    assert (_status(world, hidden), _status(world, shown)) == ("WITHHELD", "READY")
+    assert read == [shown]
 
 
 def test_a_stopped_preview_is_left_to_a_person_or_computed_for_people(worlds: Worlds) -> None:

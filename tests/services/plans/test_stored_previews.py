@@ -334,8 +334,14 @@ def test_the_preview_of_a_withdrawn_plan_is_removed_and_that_of_a_denied_plan_st
     withdrawn, denied = stored.propose(1, preview=FIRST), stored.propose(2, preview=FIRST)
     stored.proposals.withdraw(withdrawn.proposal_id, "agent:bot")
     stored.proposals.deny(denied.proposal_id, ADMIN.person)
-    gone = stored.world.attacker.run("SELECT proposal_id FROM proposal_previews WHERE document IS NULL")
-    assert gone == [(withdrawn.proposal_id,)]
+    gone = "SELECT proposal_id FROM proposal_previews WHERE document IS NULL"
+    assert stored.world.attacker.run(gone) == []  # the duration would tell the agent how large the preview is
+    assert reason_of(stored.proposals.preview_of, stored.find(withdrawn)) is Reason.TRANSITION_INVALID
+    assert stored.world.verify().findings == []
+    assert stored.proposals.forget_closed_previews(share=0) == 0
+    assert stored.proposals.forget_closed_previews() == 1
+    assert stored.proposals.forget_closed_previews() == 0
+    assert stored.world.attacker.run(gone) == [(withdrawn.proposal_id,)]
     assert reason_of(stored.proposals.preview_of, stored.find(withdrawn)) is Reason.TRANSITION_INVALID
     assert stored.proposals.preview_of(stored.find(denied)) is not None
     for row in (withdrawn, denied):

@@ -26,12 +26,13 @@ from remit.store.proposal_previews import (
     computed_again_at,
     computing_failed_at,
     read_preview,
+    read_preview_row,
     store_preview,
 )
 from remit.store.proposals import ProposalRow
 
 _IN_TURN: Final = "in_turn"
-"""The field of the entry of a preview that was computed and stored in its turn."""
+"""The field of the entry of a preview that was computed and stored in its turn, and holds no credential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,21 @@ def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: 
     if not is_recorded or document is None:
         raise unverified_row_error(row)
     return StoredPreview(stored.preview_digest, document, stored.computed_by, stored.computed_at, in_turn)
+
+
+def is_shown_in_turn(connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> bool:
+    """Whether the stored preview may be shown to its agent, by its signed entry. The document is not read.
+
+    Reading it takes longer the larger it is, so an agent would learn the size of a preview that it is not shown.
+    """
+    stored = read_preview_row(connection, row.tenant_id, row.proposal_id)
+    if stored is None:
+        return False
+    try:
+        payload = json.loads(require_covered(connection, keyring, row.tenant_id, stored.entry_seq).payload)
+        return payload.get(_IN_TURN) is True
+    except (EnvironmentFailureError, ValueError, TypeError, AttributeError):
+        raise unverified_row_error(row) from None
 
 
 def read_listed_effect(

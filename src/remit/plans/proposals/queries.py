@@ -18,6 +18,7 @@ from remit.plans.proposals.previews import (
     ListedEffect,
     StoredPreview,
     find_failed_preview,
+    is_shown_in_turn,
     read_listed_effect,
     stored_preview,
 )
@@ -202,7 +203,9 @@ class ProposalQueries:
             return None
         with self._ledger().store.reading_pooled() as connection:
             now = ChainTimes.of(connection, self._tenant_id, self._clock()).now
-        stored = self.preview_of(row) if turn.ends_at <= now else None
+            if now < turn.ends_at or not is_shown_in_turn(connection, self._ledger().keyring, row):
+                return None
+        stored = self.preview_of(row)
         return stored if stored is not None and stored.in_turn else None
 
     def expire_due(self) -> None:

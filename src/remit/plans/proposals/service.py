@@ -5,6 +5,7 @@ with the entry of the envelope that was signed for it. A row is valid only as fa
 outcome of an approved plan is not stored here: the claim of its envelope has it, as for every other plan.
 """
 
+import os
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -29,12 +30,26 @@ from remit.plans.proposals.previews import (
     save_preview,
 )
 from remit.plans.proposals.queries import ProposalQueries
-from remit.plans.proposals.transitions import build_entry, change_state, require_current, require_evidence
+from remit.plans.proposals.transitions import (
+    build_entry,
+    change_state,
+    forget_preview,
+    require_current,
+    require_evidence,
+)
 from remit.plans.proposals.turns import FIELD, MOST_AHEAD, Turn, allot_turn, live_turns
 from remit.store.claims import ClaimKey, read_claim
 from remit.store.connection import Connection
-from remit.store.proposal_previews import proposed_since
-from remit.store.proposals import ProposalRow, find_row, insert_row, last_step_at, open_rows_of_token, pending_rows
+from remit.store.proposal_previews import closed_with_document, proposed_since
+from remit.store.proposals import (
+    PLAN_DISCARDED,
+    ProposalRow,
+    find_row,
+    insert_row,
+    last_step_at,
+    open_rows_of_token,
+    pending_rows,
+)
 from remit.store.tokens import require_not_revoked
 
 PROPOSAL_LIFE: Final = timedelta(hours=24)
@@ -239,6 +254,26 @@ class Proposals(ProposalQueries):
         rows = open_rows_of_token(batch.store, self._tenant_id, token_jti)
         return sum(self._void(batch, row, f"{REVOKED} by {by}", by) is not None for row in rows)
 
+    def forget_closed_previews(self, share: float = 1.0) -> int:
+        """Delete the documents of proposals that were withdrawn or expired while they were pending. Return how many.
+
+        This is apart from the request that closed them. The duration of the deletion depends on the size of the
+        document, and so on files that the agent may not read. With `share`, each one is deleted by chance, so that an
+        agent cannot watch for the moment either.
+        """
+        with self._ledger().store.reading_pooled() as connection:
+            names = closed_with_document(connection, self._tenant_id)
+        names = [name for name in names if share >= 1 or _draw() < share]
+        for name in names:
+
+            def work(batch: Batch, name: str = name) -> None:
+                row = find_row(batch.store, self._tenant_id, name)
+                if row is not None and row.state in PLAN_DISCARDED:
+                    forget_preview(batch, row, render_time(batch.time_in(self._tenant_id)))
+
+            self._ledger().transact(work)
+        return len(names)
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _require_row(self, batch: Batch, proposal_id: str) -> ProposalRow:
@@ -301,6 +336,11 @@ class Proposals(ProposalQueries):
 def _is_agent(row: ProposalRow, who: Person) -> bool:
     agent = row.proposed_by.removeprefix("agent:")
     return bool({agent, row.proposed_by} & {who.id, who.name, who.signature})
+
+
+def _draw() -> float:
+    """Return a random number from 0 to 1, from the kernel, because an agent must not predict it."""
+    return int.from_bytes(os.urandom(4)) / (1 << 32)
 
 
 def _masked(text: str | None) -> str | None:

@@ -12,7 +12,7 @@ from remit.ledger.writer import Batch
 from remit.plans.proposals.errors import already_closed_error, unverified_row_error
 from remit.store.connection import Connection
 from remit.store.plan_previews import end_proposed, end_reference
-from remit.store.proposal_previews import forget_document, read_preview
+from remit.store.proposal_previews import forget_document, read_preview_row
 from remit.store.proposals import (
     KIND_OF,
     PLAN_DISCARDED,
@@ -43,20 +43,27 @@ def change_state(
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
         raise already_closed_error(now, last_step_at(batch.store, now))
-    _end_preview_references(batch, row, moved, entry.created_at)
-    if state in PLAN_DISCARDED:
-        forget_document(batch.store, row.tenant_id, row.proposal_id)
+    if (
+        state not in PLAN_DISCARDED
+    ):  # `forget_preview` does this later: its duration would tell an agent about the preview
+        _end_preview_references(batch, moved, entry.created_at)
     return moved
 
 
-def _end_preview_references(batch: Batch, row: ProposalRow, moved: ProposalRow, now: str) -> None:
+def forget_preview(batch: Batch, row: ProposalRow, now: str) -> None:
+    """Let go of the stored preview of a proposal that was withdrawn or expired, and delete its document."""
+    _end_preview_references(batch, row, now)
+    forget_document(batch.store, row.tenant_id, row.proposal_id)
+
+
+def _end_preview_references(batch: Batch, row: ProposalRow, now: str) -> None:
     """Let go of the stored preview of a proposal that is decided or closed. An envelope has a reference of its own."""
-    stored = read_preview(batch.store, row.tenant_id, row.proposal_id)
+    stored = read_preview_row(batch.store, row.tenant_id, row.proposal_id)
     if stored is None:
         return
-    end_proposed(batch.store, row.tenant_id, stored[0].preview_digest, now)
-    if row.state == "APPROVED" and moved.state == "VOID":
-        end_reference(batch.store, row.tenant_id, stored[0].preview_digest, now)
+    end_proposed(batch.store, row.tenant_id, stored.preview_digest, now)
+    if row.state == "VOID" and row.envelope_id is not None:
+        end_reference(batch.store, row.tenant_id, stored.preview_digest, now)
 
 
 def build_entry(row: ProposalRow, state: StoredProposalState, actor: str | None, more: dict[str, Any]) -> NewEntry:

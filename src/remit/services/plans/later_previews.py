@@ -16,6 +16,7 @@ from remit.sandbox.processor_time import measure_processor_time
 from remit.services.base.jobs import Job
 from remit.services.plans.preview_computation import PreviewJobs, wait_for_others
 from remit.services.plans.preview_turns import TurnRules, TurnWatch, depends_on_machine, is_too_far, uses_server
+from remit.services.plans.read_grants import MAY_BE_READ
 from remit.store.proposals import ProposalRow
 from remit.workspace.workspace import Workspace
 
@@ -109,9 +110,12 @@ class LaterPreviews:
         is_remote = uses_server(wanted.plan, self._workspace.config)
         seconds = max(used.seconds, time.monotonic() - began) if is_remote else used.seconds
         may_be_shown = self.rules.is_small(seconds) and not depends_on_machine(preview)
+        computed = to_computed_preview(preview)
+        # Without the flag, the document is never read for the agent: the time would depend on its size.
+        may_be_shown = may_be_shown and MAY_BE_READ.encode() in computed.document
         self._workspace.proposals.replace_preview(
             wanted.row.proposal_id,
-            to_computed_preview(preview),
+            computed,
             wanted.actor,
             turn=turn if may_be_shown else None,
         )

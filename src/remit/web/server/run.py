@@ -55,6 +55,7 @@ class HttpServer(uvicorn.Server):
         if counter % TICKS_A_MINUTE == TICKS_A_MINUTE - 1:
             asyncio.get_running_loop().run_in_executor(None, self._services.state_counted_entries)
             asyncio.get_running_loop().run_in_executor(None, self._services.continue_overdue_goals)
+            asyncio.get_running_loop().run_in_executor(None, self._services.forget_closed_previews)
         return await super().on_tick(counter)
 
     def stop(self) -> None:
