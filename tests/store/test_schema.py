@@ -13,7 +13,7 @@ COLUMNS = {
         "tenant_id entry_seq event_id source created_at correlation_id plan_id step_id event simulation_id"
         " idempotency_key reason_code finder_packet_ref policy_snapshot_ref catalog_snapshot_ref"
         " artifact_fingerprint_bundle_ref access_decision_ref confirmation_parse_proof_ref simulation_entry_ref"
-        " rollback_plan_ref dispatch_decision_hash"
+        " rollback_plan_ref dispatch_decision_hash attempt effect outputs_ref"
     ),
     CURRENT: ("tenant_id plan_id step_id correlation_id event idempotency_key reason_code entry_seq updated_at"),
     "agent_execution_confirmation_ledger": (
@@ -139,7 +139,7 @@ def test_one_step_has_one_dispatch_and_many_events(world: World) -> None:
 @pytest.mark.parametrize(
     "table,row",
     [
-        (STEPS, "'t', 1, 'e', 'SOMEBODY_ELSE', 'now', 'c', 'p', 's', 'PLANNED'" + ", NULL, 'k'" + ", NULL" * 10),
+        (STEPS, "'t', 1, 'e', 'SOMEBODY_ELSE', 'now', 'c', 'p', 's', 'PLANNED'" + ", NULL, 'k'" + ", NULL" * 13),
         ("ledger_entries", "'t', 0, 'e', 'now', 'k', 'c', NULL, NULL, NULL, '{}', 'p', 'h'"),
         ("claims", "'t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'DONE', NULL, NULL, NULL"),
         ("claims", "'t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL"),

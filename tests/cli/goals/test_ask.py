@@ -18,6 +18,7 @@ from remit.services.services import Services
 from tests.cli.goals.conftest import Shell
 
 KEYS = {"correlation_id", "tenant_id", "thread_id", "outcome", "waiting_for", "next"} | {
+    "preview",
     "why",
     "policies",
     "did_you_mean",
