@@ -60,6 +60,7 @@ def test_a_goal_is_asked_confirmed_run_undone_and_traced_from_the_shell(shell_on
         "entry",  # the account that asked
         "plan",
         "question",
+        "entry",  # the preview that the question shows
         "confirmation",
         "question",
         "confirmation",
