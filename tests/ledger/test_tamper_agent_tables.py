@@ -59,7 +59,9 @@ def columns(world: World, table: str) -> list[str]:
 def test_an_edit_of_any_column_of_a_row_is_named(history: World, table: str, seq: int) -> None:
     where = f"WHERE tenant_id = 'acme' AND entry_seq = {seq}"
     unchecked = [
-        name for name in columns(history, table) if name not in {"tenant_id", "entry_seq", "source", "verdict", "effect"}
+        name
+        for name in columns(history, table)
+        if name not in {"tenant_id", "entry_seq", "source", "verdict", "effect"}
     ]
     assert len(unchecked) > 8
     for column in unchecked:
